@@ -66,7 +66,7 @@ def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: P
     assert log.abandoned_checks == [HeldoutResult(12, 1.0, 0.25)]
     assert log.decisions[0] == Decision(14, "truncated", 0.7123, 0.5, "rollback", 10, 5e-4)
     assert log.decisions[1] == Decision(20, "reward", 0.4, 1.2, "stop")
-    assert log.chosen == Choice(10, "it earns most on 4 held-out prompts", 4.0)
+    assert log.choice == Choice(10, "it earns most on 4 held-out prompts", 4.0)
 
 
 def test_lines_are_written_as_they_are_read(tmp_path: Path):

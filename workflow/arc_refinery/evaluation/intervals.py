@@ -43,7 +43,7 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Never where nothing varies: a single task, or tasks and runs that are all alike, say nothing about others."""
+        """False if nothing varies: a single task, or tasks and runs that are all alike, show nothing about others."""
         return self.standard_error > 0 and (self.low > 0 or self.high < 0)
 
     @property
@@ -57,7 +57,7 @@ class Estimate:
 def estimate(values: ArrayLike) -> Estimate:
     """Return the mean of (runs, tasks) values; every run has the same tasks.
 
-    A single task says nothing about other tasks: its interval is its value. Raises ValueError without values.
+    A single task shows nothing about other tasks: its interval is its value. Raises ValueError without values.
     """
     table = np.asarray(values, dtype=float)
     if not table.size:
@@ -84,7 +84,7 @@ def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
 
 
 def _is_one_run(table: _Table) -> bool:
-    """Whether there is one run, or all are alike: then nothing is known of how runs vary."""
+    """Return whether there is one run, or all are alike: then nothing shows how runs vary."""
     return len(table) > 0 and bool((table == table[0]).all())
 
 
@@ -109,7 +109,7 @@ def _agresti_min(table: _Table) -> Estimate:
 
 
 def _crossed(table: _Table) -> Estimate:
-    """Interval with tasks and runs as crossed random effects; of one run, Student's t over tasks.
+    """Interval with tasks and runs as crossed random effects; for one run, Student's t over tasks.
 
     Variance of the mean = variance of the tasks' means / n tasks + variance between runs beyond the noise within them
     / n runs. Degrees of freedom by Satterthwaite, with `CAUTION`.

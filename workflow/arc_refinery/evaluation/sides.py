@@ -1,11 +1,12 @@
-"""The two sides of a comparison: an experiment or one of its arms; values of repeated arms, paired by training.
+"""Sides of a comparison: an experiment or one of its arms; values of repeated arms, paired by training.
 
 side("results/demo:refine-trained")   the arm `refine-trained` of the experiment `demo`; `results/demo`: all its arms
-of_runs(experiment, "trained", [[1.0, 0.5], [0.5, 0.0]]) == {0: [1.0, 0.5], 1: [0.5, 0.0]}   (seeds 0 and 1)
+by_training(experiment, "trained", [[1.0, 0.5], [0.5, 0.0]]) == {0: [1.0, 0.5], 1: [0.5, 0.0]}   (seeds 0 and 1)
 """
 
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -13,14 +14,17 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from arc_refinery import config
+from arc_refinery import config, records
 from arc_refinery.config import BaseArm, Compared
 from arc_refinery.errors import InputError
+from arc_refinery.records import RecordError
 
 AnyExperiment = TypeVar("AnyExperiment", bound=Compared[Any])
 AnyArm = TypeVar("AnyArm", bound=BaseArm)
 Values = NDArray[np.float64]
 Runs = dict[int | None, Values]  # (tasks,) values by seed of training, means over samplings
+ADVICE = "Give the settings.json of the experiment that made it, or run the experiment again"
+_COLUMNS = ("model", "adapter", "seed", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +79,18 @@ def side(text: str) -> Side[Any]:
     experiment = config.load_experiment(settings)
     if not isinstance(experiment, Compared):
         raise InputError(f"{settings}: its kind is {experiment.kind}; expected refining or tool-use, which have arms")
-    found = Side(Path(folder), experiment, arm)
-    if arm and arm not in found.arms:
-        raise InputError(f"{settings}: has no arm {arm}; its arms are {', '.join(found.arms)}")
-    return found
+    parsed = Side(Path(folder), experiment, arm)
+    if arm and arm not in parsed.arms:
+        raise InputError(f"{settings}: has no arm {arm}; its arms are {', '.join(parsed.arms)}")
+    return parsed
 
 
-def arms_to_show(one: Side[AnyExperiment], sides: Sequence[Side[AnyExperiment]]) -> list[str]:
+def arms_to_show(side: Side[AnyExperiment], sides: Sequence[Side[AnyExperiment]]) -> list[str]:
     """Return the arms of a side that a comparison shows: those that any side names, else all."""
-    if one.arm:
-        return [one.arm]
-    named = {side.arm for side in sides}
-    return [arm for arm in one.arms if arm in named] or list(one.experiment.repetitions)
+    if side.arm:
+        return [side.arm]
+    named = {named_side.arm for named_side in sides}
+    return [arm for arm in side.arms if arm in named] or list(side.experiment.repetitions)
 
 
 def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> list[tuple[str, str]]:
@@ -102,7 +106,7 @@ def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> lis
         pairs = [(named, named)]
     else:
         pairs = [(arm, arm) for arm in first.experiment.repetitions if arm in second.experiment.repetitions]
-    if first.folder.resolve() == second.folder.resolve() and all(one == other for one, other in pairs):
+    if first.folder.resolve() == second.folder.resolve() and all(arm == other for arm, other in pairs):
         raise InputError(
             f"{first.folder} would be compared with itself; name two arms, such as "
             f"{' '.join(f'{first.folder}:{arm}' for arm in first.arms[:2])}"
@@ -127,7 +131,7 @@ def sets_to_compare(sides: Sequence[Side[Any]], wanted: Sequence[str] = ()) -> l
 
 def both_sides(runs: Sequence[Sequence[tuple[AnyArm, AnyArm]]]) -> tuple[list[list[AnyArm]], list[list[AnyArm]]]:
     """Return the first and the second arm of each pair, run by run."""
-    return [[one for one, _ in run] for run in runs], [[other for _, other in run] for run in runs]
+    return [[first for first, _ in run] for run in runs], [[second for _, second in run] for run in runs]
 
 
 def run_means(values: Sequence[Sequence[ArrayLike]]) -> list[Values]:
@@ -135,11 +139,11 @@ def run_means(values: Sequence[Sequence[ArrayLike]]) -> list[Values]:
     return [np.mean(np.asarray(run, dtype=float), axis=0) for run in values]
 
 
-def of_runs(experiment: Compared[Any], arm: str, values: Sequence[ArrayLike]) -> Runs:
+def by_training(experiment: Compared[Any], arm: str, values: Sequence[ArrayLike]) -> Runs:
     """Group the values of an arm's repetitions by training; samplings with one adapter are one run."""
     by_seed: dict[int | None, list[ArrayLike]] = {}
-    for repetition, of_repetition in zip(experiment.arms_called(arm), values, strict=True):
-        by_seed.setdefault(experiment.training_seed(repetition), []).append(of_repetition)
+    for repetition, repetition_values in zip(experiment.arms_called(arm), values, strict=True):
+        by_seed.setdefault(experiment.training_seed(repetition), []).append(repetition_values)
     return {seed: np.mean(np.asarray(same, dtype=float), axis=0) for seed, same in by_seed.items()}
 
 
@@ -151,5 +155,25 @@ def paired_runs(a: Runs, b: Runs) -> tuple[Values, Values]:
     if len(a) > 1 and len(b) > 1 and a.keys() != b.keys():
         return np.mean(list(a.values()), axis=0, keepdims=True), np.mean(list(b.values()), axis=0, keepdims=True)
     seeds = list(a if len(a) > len(b) else b)
-    one, other = ([side[seed] if len(side) > 1 else next(iter(side.values())) for seed in seeds] for side in (a, b))
-    return np.array(one), np.array(other)
+    first, second = ([side[seed] if len(side) > 1 else next(iter(side.values())) for seed in seeds] for side in (a, b))
+    return np.array(first), np.array(second)
+
+
+def check_rows(path: Path, cls: type[Any], expected: Mapping[str, tuple[str, Any]]) -> None:
+    """Raise `RecordError` unless all rows have the expected values; `expected` has the config's key of each column."""
+    table = records.columns(path, cls, _COLUMNS)
+    for row in table.group_by(list(_COLUMNS)).aggregate([]).to_pylist():
+        row["adapter"] = Path(row["adapter"]).name
+        for column, (key, value) in expected.items():
+            is_equal = _is_same_model(row[column], value) if column == "model" else row[column] == value
+            if not is_equal:
+                raise RecordError(
+                    f"{path}: was made with {column} {row[column]!r}, but the settings say {value!r} ({key}). {ADVICE}"
+                )
+
+
+def _is_same_model(first: str, second: str) -> bool:
+    """Return whether two paths name one model: folders may have moved since."""
+    if os.path.realpath(first) == os.path.realpath(second):
+        return True
+    return Path(first).name == Path(second).name and not (Path(first).exists() and Path(second).exists())

@@ -47,13 +47,13 @@ class Comparison:
         return self.difference.excludes_zero and p_value < SIGNIFICANCE
 
 
-def detectable(found: Estimate) -> float:
+def detectable(difference: Estimate) -> float:
     """Return the smallest true difference that an experiment like this one detects with `POWER`.
 
     Two-sided at p < 0.05, normal approximation: (z_0.975 + z_power) x standard error. Unlike the number of tasks that a
     difference of the observed size would take, it does not depend on the observed difference, which is noisy.
     """
-    return float(norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER)) * found.standard_error
+    return float(norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER)) * difference.standard_error
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -91,10 +91,10 @@ def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, prompts: NDAr
 
     P(train and test) = P(train) + P(test) - P(train or test).
     """
-    _, of_attempt = np.unique(prompts, return_inverse=True)
-    sizes = np.bincount(of_attempt)
+    _, prompt_of_attempt = np.unique(prompts, return_inverse=True)
+    sizes = np.bincount(prompt_of_attempt)
     train, test, either = (
-        _any_at_k(sizes, np.bincount(of_attempt, weights=flags).astype(int), k)
+        _any_at_k(sizes, np.bincount(prompt_of_attempt, weights=flags).astype(int), k)
         for flags in (train_is_correct, test_is_correct, train_is_correct | test_is_correct)
     )
     return train + test - either
@@ -140,7 +140,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
 def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
     """Compare which tasks two arms solved; a[r][i]: whether run r of the first one solved task i.
 
-    Runs are paired: run r of the one with run r of the other. The values of one run are 0 or 1; means over several
+    Runs are paired: run r of the first arm with run r of the second. The values of a run are 0 or 1; means over several
     samplings with one adapter make one run.
     """
     solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
@@ -161,7 +161,7 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
 
 
 def two_guesses_solve(train_is_correct: _Bools, test_is_correct: _Bools, fingerprints: Sequence[str]) -> bool:
-    """Whether a submission of two guesses solves a task.
+    """Return whether a submission of two guesses solves a task.
 
     Attempts that are correct on all train pairs vote for their test outputs; the two outputs with most votes are the
     guesses (ties: the earlier one). Fingerprints include train outputs, on which all voters agree. Without voters there

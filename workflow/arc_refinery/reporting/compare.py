@@ -34,7 +34,10 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: S
         explained,
     ]
     if len(experiments) > 1:
-        blocks += ["## Settings that differ", _settings(experiments), "## Trainings", _trainings(experiments)]
+        dumped = [side.experiment.model_dump(mode="json", exclude=NO_RESULT) for side in experiments]
+        rows = list(differences(dumped))
+        settings = markdown_table(["setting", *(f"`{side.folder}`" for side in experiments)], rows) if rows else "None."
+        blocks += ["## Settings that differ", settings, "## Trainings", _trainings(experiments)]
     return "\n\n".join(blocks)
 
 
@@ -51,13 +54,6 @@ def left_out(ids: Iterable[tuple[Side[Any], Iterable[str]]], common: Collection[
 
 def listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _settings(experiments: Sequence[Side[Any]]) -> str:
-    dumped = [side.experiment.model_dump(mode="json", exclude=NO_RESULT) for side in experiments]
-    header = ["setting", *(f"`{side.folder}`" for side in experiments)]
-    rows = list(differences(dumped))
-    return markdown_table(header, rows) if rows else "None."
 
 
 def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:
@@ -116,7 +112,7 @@ def _training_summary(log: Log) -> list[object]:
     metric = "reward" if log.is_grpo else "loss"
     first, last = log.first_and_last(metric)
     n_steps = int(log.steps["step"].max())
-    step = log.chosen.step if log.chosen else n_steps
+    step = log.choice.step if log.choice else n_steps
     checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
     collapses = f"at step {', '.join(str(decision.step) for decision in log.decisions)}" if log.decisions else "none"
     change = f"{metric} {first:.3g} → {last:.3g}"

@@ -49,14 +49,14 @@ def folders(path: Path) -> dict[str, list[Path]]:
 
     A training that keeps several adapters (`trained@1000`) has one for each part of its steps.
     """
-    found = [path] if path.name.endswith(SUFFIX) and path.is_dir() else sorted(path.glob(f"*{SUFFIX}"))
-    if not found:
+    event_folders = [path] if path.name.endswith(SUFFIX) and path.is_dir() else sorted(path.glob(f"*{SUFFIX}"))
+    if not event_folders:
         raise InputError(
             f"{path}: holds no curves of running trainings; expected logs/<experiment>/adapters, once a training has "
             f"begun, or one of the folders <adapter>{SUFFIX} in it. To draw a training.jsonl, name the --output"
         )
     trainings: dict[str, list[Path]] = {}
-    for folder in found:
+    for folder in event_folders:
         trainings.setdefault(folder.name.removesuffix(SUFFIX).partition("@")[0], []).append(folder)
     return trainings
 
@@ -69,7 +69,7 @@ def merged(events: Sequence[tuple[int, float]]) -> dict[int, float]:
     values: dict[int, float] = {}
     for step, value in events:
         if values and step <= next(reversed(values)):
-            values = {earlier: known for earlier, known in values.items() if earlier < step}
+            values = {earlier: earlier_value for earlier, earlier_value in values.items() if earlier < step}
         values[step] = value
     return values
 
@@ -109,17 +109,17 @@ def _table(name: str, curves: Mapping[str, Mapping[int, float]], last: float | N
     steps = max((next(reversed(values)) for values in curves.values()), default=0)
     ago = "nothing was logged yet" if last is None else f"step {steps}, written {time() - last:.0f} s ago"
     table = Table(title=f"{escape(name)}: {ago}", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("metric")  # the one that narrow terminals shorten
+    table.add_column("metric")  # narrow terminals shorten this column
     table.add_column("curve", no_wrap=True)
     for heading in ("first", "lowest", "highest", "now"):
         table.add_column(heading, justify="right", no_wrap=True)
     titles = METRIC_TITLES | {"eval/reward": "mean reward on held-out prompts"}
     for metric, values in curves.items():
         points = list(values.values())
-        figures = (points[0], min(points), max(points), points[-1])
+        summary = (points[0], min(points), max(points), points[-1])
         table.add_row(
             Text(titles[metric], no_wrap=True, overflow="ellipsis"),
             bars(points),
-            *(f"{figure:.3g}" for figure in figures),
+            *(f"{value:.3g}" for value in summary),
         )
     return table

@@ -60,19 +60,19 @@ def verdict_sentence(comparison: Comparison) -> str:
     return f"{numbers} **The evidence does not support a difference.**"
 
 
-def interval_text(found: Estimate) -> str:
+def interval_text(difference: Estimate) -> str:
     """Format the interval of a difference of shares in percentage points."""
-    return f"[{points(max(-1.0, found.low))}, {points(min(1.0, found.high))}]"
+    return f"[{points(max(-1.0, difference.low))}, {points(min(1.0, difference.high))}]"
 
 
-def difference_text(found: Estimate) -> str:
+def difference_text(difference: Estimate) -> str:
     """Format a difference of shares with its interval: `+2.0 [-3.3, +7.1]`."""
-    return f"{points(found.mean)} {interval_text(found)}"
+    return f"{points(difference.mean)} {interval_text(difference)}"
 
 
-def runs_text(found: Estimate) -> str:
+def runs_text(difference: Estimate) -> str:
     """Format the differences of the runs: `per run +2.0, +2.5, +0.5`."""
-    return f"per run {', '.join(map(points, found.runs))}"
+    return f"per run {', '.join(map(points, difference.runs))}"
 
 
 def share_text(values: ArrayLike) -> str:
@@ -80,12 +80,12 @@ def share_text(values: ArrayLike) -> str:
     return estimate_text(estimate(np.asarray(values, dtype=float)[None]))
 
 
-def estimate_text(found: Estimate) -> str:
+def estimate_text(share: Estimate) -> str:
     """Format a share with its interval: `27.5 % [17.1, 40.9]`."""
-    if found.n_tasks < 2:
-        return percent(found.mean)
-    low, high = max(0.0, found.low), min(1.0, found.high)  # t knows no limits
-    return f"{percent(found.mean)} [{100 * low:.1f}, {100 * high:.1f}]"
+    if share.n_tasks < 2:
+        return percent(share.mean)
+    low, high = max(0.0, share.low), min(1.0, share.high)  # t has no limits
+    return f"{percent(share.mean)} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def solved_text(values: Sequence[float]) -> str:
@@ -106,8 +106,8 @@ def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
-def runs_in_brackets(found: Estimate) -> str:
-    return f" ({runs_text(found)})" if len(found.runs) > 1 else ""
+def runs_in_brackets(difference: Estimate) -> str:
+    return f" ({runs_text(difference)})" if len(difference.runs) > 1 else ""
 
 
 class HasDifference(Protocol):

@@ -24,7 +24,14 @@ sample."""
 
 def times_page(benchmarks: Path) -> str:
     """Return the table of a folder of benchmarks as a Markdown page."""
-    return f"# Machine time\n\n{_CAPTION}\n\n{_as_markdown(stages_table(benchmarks))}\n"
+    stages = stages_table(benchmarks)
+    total = [stages["jobs"].sum(), stages["s"].sum(), stages["cpu_time"].sum(), stages["max_rss"].max()]
+    rows = [[name, *line] for name, *line in stages.itertuples()]
+    table = markdown_table(
+        ["stage", "jobs", "wall s", "CPU s", "peak memory, MB"],
+        [[name, int(jobs), *map(_number, measured)] for name, jobs, *measured in [*rows, ["all", *total]]],
+    )
+    return f"# Machine time\n\n{_CAPTION}\n\n{table}\n"
 
 
 def stages_table(benchmarks: Path) -> pd.DataFrame:
@@ -35,8 +42,8 @@ def stages_table(benchmarks: Path) -> pd.DataFrame:
     jobs = pd.concat([_read(path).assign(stage=stage(path.relative_to(benchmarks))) for path in paths])
     groups = jobs.groupby("stage")
     sums = groups[["s", "cpu_time"]].sum(min_count=1)
-    found = pd.DataFrame({"jobs": groups.size(), **sums, "max_rss": groups["max_rss"].max()})
-    return found.loc[sorted(found.index, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))]
+    table = pd.DataFrame({"jobs": groups.size(), **sums, "max_rss": groups["max_rss"].max()})
+    return table.loc[sorted(table.index, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))]
 
 
 def stage(benchmark: Path) -> str:
@@ -53,25 +60,16 @@ def _read(path: Path) -> pd.DataFrame:
     expected = "expected a file of Snakemake's `benchmark:`; remove it"
     check_regular(path)
     try:
-        found = pd.read_csv(path, sep="\t", na_values=["-"])
-        if missing := [column for column in COLUMNS if column not in found]:
+        table = pd.read_csv(path, sep="\t", na_values=["-"])
+        if missing := [column for column in COLUMNS if column not in table]:
             raise InputError(f"{path}: has no column {missing[0]}; {expected}")
-        if found.empty or found["s"].isna().any():
+        if table.empty or table["s"].isna().any():
             raise InputError(f"{path}: has no row with the seconds of a job; {expected}")
-        return found[COLUMNS].astype(float)
+        return table[COLUMNS].astype(float)
     except InputError:
         raise
     except (OSError, ValueError) as error:  # ValueError: also pandas' own errors, and not UTF-8
         raise InputError(f"{path}: cannot be read ({error}); {expected}") from None
-
-
-def _as_markdown(stages: pd.DataFrame) -> str:
-    total = [stages["jobs"].sum(), stages["s"].sum(), stages["cpu_time"].sum(), stages["max_rss"].max()]
-    rows = [[name, *line] for name, *line in stages.itertuples()]
-    header = ["stage", "jobs", "wall s", "CPU s", "peak memory, MB"]
-    return markdown_table(
-        header, [[name, int(jobs), *map(_number, measured)] for name, jobs, *measured in [*rows, ["all", *total]]]
-    )
 
 
 def _number(value: float) -> str:

@@ -123,10 +123,10 @@ def _adapter(name: str, log: Log) -> str:
     took = f"`{name}`: {method}, {int(log.steps['step'].max())} optimizer steps"
     n_abandoned = sum(len(part) for part in log.abandoned)
     abandoned = f", plus {n_abandoned} abandoned by rollbacks" if n_abandoned else ""
-    if log.chosen is None:
+    if log.choice is None:
         return f"{took}{abandoned}. The adapter is that of the last step."
-    origin = f"that of step {log.chosen.step}" if log.chosen.step else "the one that training started from (step 0)"
-    return f"{took}{abandoned}. The adapter is {origin}: {log.chosen.why}."
+    origin = f"that of step {log.choice.step}" if log.choice.step else "the one that training started from (step 0)"
+    return f"{took}{abandoned}. The adapter is {origin}: {log.choice.why}."
 
 
 def _staleness(experiment: Experiment, name: str) -> str:
@@ -146,8 +146,8 @@ def _runs_table(logs: Mapping[str, Log]) -> str:
     for run, log in logs.items():
         first, last = log.first_and_last("reward")
         n_steps = int(log.steps["step"].max())
-        heldout = "–" if log.chosen is None or log.chosen.heldout_reward is None else f"{log.chosen.heldout_reward:.2f}"
-        step = log.chosen.step if log.chosen else n_steps
+        heldout = "–" if log.choice is None or log.choice.heldout_reward is None else f"{log.choice.heldout_reward:.2f}"
+        step = log.choice.step if log.choice else n_steps
         smooth = log.steps.set_index("step")["reward"].rolling(log.window, min_periods=1).mean()
         highest = f"{smooth.max():.2f} at {smooth.idxmax()}"
         change = f"{last - first:+.2f}"
@@ -178,7 +178,7 @@ def _checks_table(log: Log) -> str:
     rows = []
     for check in sorted(log.checks + log.abandoned_checks, key=lambda check: check.step):
         is_kept = check in log.checks
-        note = "the adapter" if is_kept and log.chosen and check.step == log.chosen.step else ""
+        note = "the adapter" if is_kept and log.choice and check.step == log.choice.step else ""
         solved = "–" if check.solved is None else percent(check.solved)
         rows.append([check.step, f"{check.reward:.2f}", solved, note if is_kept else "abandoned by a rollback"])
     return markdown_table(["held-out check at step", "mean reward", "completions that solve", ""], rows)

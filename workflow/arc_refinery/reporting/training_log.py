@@ -31,7 +31,7 @@ class Log:
     checks: list[HeldoutResult] = field(default_factory=list)
     abandoned_checks: list[HeldoutResult] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
-    chosen: Choice | None = None
+    choice: Choice | None = None
 
     @property
     def is_grpo(self) -> bool:
@@ -56,7 +56,7 @@ class Log:
 def read_log(path: Path) -> Log:
     """Read a training.jsonl; raises `RecordError`. Of a step that occurs twice, the later one counts."""
     log = Log()
-    kept: list[LoggedStep] = []
+    steps: list[LoggedStep] = []
     for line in read_lines(path):
         match line:
             case HeldoutResult():
@@ -64,24 +64,24 @@ def read_log(path: Path) -> Log:
             case Decision():
                 log.decisions.append(line)
                 if line.action == "rollback" and line.to_step is not None:
-                    kept = _roll_back(line.to_step, kept, log)
+                    steps = _roll_back(line.to_step, steps, log)
             case Choice():
-                log.chosen = line
+                log.choice = line
             case {"step": step} if "reward" in line or "loss" in line:  # other lines are summaries
-                kept = [*_roll_back(step - 1, kept, log), line]
+                steps = [*_roll_back(step - 1, steps, log), line]
             case _:
                 pass
-    log.steps = _table(kept)
+    log.steps = _table(steps)
     metrics = list(dict.fromkeys(name for part in (log.steps, *log.abandoned) for name in part))
     log.steps = log.steps.reindex(columns=metrics)
     return log
 
 
-def _roll_back(step: int, kept: Sequence[LoggedStep], log: Log) -> list[LoggedStep]:
+def _roll_back(step: int, steps: Sequence[LoggedStep], log: Log) -> list[LoggedStep]:
     """Return the entries up to a step; later entries and checks move to the abandoned ones of the log."""
-    left = [entry for entry in kept if entry["step"] <= step]
-    if len(left) < len(kept):
-        log.abandoned.append(_table(kept[len(left) :]))
+    left = [entry for entry in steps if entry["step"] <= step]
+    if len(left) < len(steps):
+        log.abandoned.append(_table(steps[len(left) :]))
         log.abandoned_checks += [check for check in log.checks if check.step > step]
         log.checks = [check for check in log.checks if check.step <= step]
     return left

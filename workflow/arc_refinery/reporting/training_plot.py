@@ -88,23 +88,23 @@ CHECK_MARK: dict[str, Any] = {
     "markersize": 6,
     "markerfacecolor": "white",
 }
-CHOSEN_MARK: dict[str, Any] = {**CHECK_MARK, "marker": "*", "markersize": 14, "markerfacecolor": "#E69F00"}
+ADAPTER_MARK: dict[str, Any] = {**CHECK_MARK, "marker": "*", "markersize": 14, "markerfacecolor": "#E69F00"}
 
 
 def training_plot(log: Log, path: Path) -> None:
     """Draw the metrics of each training step, in the panels whose metrics were logged."""
     terms = CurvesPanel("terms of the reward", {name: name.removeprefix(REWARD_TERM) for name in log.reward_terms})
     panels_in_order = [PANELS[0], terms, *PANELS[1:]]
-    shown = [panel for panel in panels_in_order if any(name in log.steps for name in panel.lines)]
-    shown = [panel for panel in shown if "loss" not in panel.lines or not log.is_grpo]
-    n_rows = (len(shown) + 1) // 2
+    logged = [panel for panel in panels_in_order if any(name in log.steps for name in panel.lines)]
+    logged = [panel for panel in logged if "loss" not in panel.lines or not log.is_grpo]
+    n_rows = (len(logged) + 1) // 2
     figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4), layout="constrained")
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    for axes, panel in zip(panels, shown, strict=False):
+    for axes, panel in zip(panels, logged, strict=False):
         _training_panel(axes, panel, log)
-    for axes in panels[len(shown) :]:
+    for axes in panels[len(logged) :]:
         axes.remove()
-    for axes in panels[max(0, len(shown) - 2) : len(shown)]:
+    for axes in panels[max(0, len(logged) - 2) : len(logged)]:
         axes.set_xlabel("optimizer step")
         axes.tick_params(labelbottom=True)
     for step in {decision.step for decision in log.decisions}:
@@ -117,11 +117,11 @@ def training_plot(log: Log, path: Path) -> None:
 
 def runs_plot(logs: Mapping[str, Log], path: Path) -> None:
     """Draw the rolling means of several GRPO trainings side by side, with their collapses, in one panel per metric."""
-    shown = [name for name in RUNS_METRICS if any(name in log.steps for log in logs.values())]
-    n_rows = (len(shown) + 1) // 2
+    metrics = [name for name in RUNS_METRICS if any(name in log.steps for log in logs.values())]
+    n_rows = (len(metrics) + 1) // 2
     figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4 + 0.1 * len(logs)), layout="constrained")
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    for axes, metric in zip(panels, shown, strict=False):
+    for axes, metric in zip(panels, metrics, strict=False):
         axes.set_title(RUNS_METRICS[metric], loc="left")
         for (name, log), color, dashes in zip(logs.items(), cycle(LINE_COLORS), cycle(DASHES), strict=False):
             if metric in log.steps:
@@ -129,9 +129,9 @@ def runs_plot(logs: Mapping[str, Log], path: Path) -> None:
                 axes.plot(smooth, color=color, linestyle=dashes, linewidth=1.5, label=name)
                 for decision in log.decisions:
                     axes.plot(smooth[: decision.step].iloc[-1:], color=color, **COLLAPSE_MARK)
-    for axes in panels[len(shown) :]:
+    for axes in panels[len(metrics) :]:
         axes.remove()
-    for axes in panels[max(0, len(shown) - 2) : len(shown)]:
+    for axes in panels[max(0, len(metrics) - 2) : len(metrics)]:
         axes.set_xlabel("optimizer step")
         axes.tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()
@@ -176,11 +176,11 @@ def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
 
 def _checks(axes: Axes, name: str, log: Log) -> None:
     for check in log.checks + log.abandoned_checks:
-        is_chosen = log.chosen is not None and check in log.checks and check.step == log.chosen.step
+        is_adapter = log.choice is not None and check in log.checks and check.step == log.choice.step
         faint = {} if check in log.checks else {"alpha": ABANDONED_LINE["alpha"]}
         value = getattr(check, name)
         if value is not None:
-            axes.plot(check.step, value, **(CHOSEN_MARK if is_chosen else CHECK_MARK), **faint)
+            axes.plot(check.step, value, **(ADAPTER_MARK if is_adapter else CHECK_MARK), **faint)
 
 
 def _training_legend(log: Log) -> list[Line2D]:
@@ -189,7 +189,7 @@ def _training_legend(log: Log) -> list[Line2D]:
         (log.window > 1, {"color": "black", "linewidth": 0.7, "alpha": 0.5}, "each step"),
         (True, {"color": "black", "linewidth": 2.0}, f"mean of {log.window} steps" if log.window > 1 else "each step"),
         (log.checks or log.abandoned_checks, CHECK_MARK, "held-out prompts"),
-        (log.checks and log.chosen, CHOSEN_MARK, "checkpoint that became the adapter"),
+        (log.checks and log.choice, ADAPTER_MARK, "checkpoint that became the adapter"),
         (log.abandoned, {"color": "black", **ABANDONED_LINE}, "abandoned by a rollback"),
         (log.decisions, DECISION_LINE, "collapse"),
     ]

@@ -18,7 +18,7 @@ from arc_refinery.arc.grids import fingerprint
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
-from arc_refinery.evaluation.sides import Side, of_runs, paired_runs
+from arc_refinery.evaluation.sides import Side, by_training, paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, load_results, per_task
@@ -72,7 +72,7 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
     task_ids = list(task_ids)
     a, b = paired_runs(
         *(
-            of_runs(one.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
+            by_training(one.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
             for one, arm in zip((first, second), arms, strict=True)
         )
     )
@@ -105,7 +105,7 @@ def _turn_differences(
         common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
         if common:
             runs = [
-                of_runs(one.side.experiment, arm, [rate.loc[common] for rate in side])
+                by_training(one.side.experiment, arm, [rate.loc[common] for rate in side])
                 for one, arm, side in zip(sides, arms, rates, strict=True)
             ]
             found[turn] = estimate_difference(*paired_runs(*runs))

@@ -21,7 +21,7 @@ from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import inputs
-from arc_refinery.evaluation.origins import ADVICE, check_rows
+from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.records import Attempt, Prompt, RecordError
 from arc_refinery.refining.config import Arm, Refining, TaskSet
 

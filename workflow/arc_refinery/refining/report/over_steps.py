@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.sides import Runs, of_runs, paired_runs
+from arc_refinery.evaluation.sides import Runs, by_training, paired_runs
 from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.evaluation.results import METRICS, PASS_RATE
 from arc_refinery.reporting.markdown import estimate_text, folded, interval_text, markdown_table, points, write_csv
@@ -72,7 +72,7 @@ def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], re
         by_step[step] = {
             metric: estimate(np.array([table[metric] for table in repeated], dtype=float)) for metric in PANELS
         }
-        solved[step] = of_runs(experiment, name, [table["is_correct"] for table in repeated])
+        solved[step] = by_training(experiment, name, [table["is_correct"] for table in repeated])
     return Series(task_set, by_step, solved)
 
 

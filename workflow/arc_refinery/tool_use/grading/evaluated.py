@@ -12,8 +12,7 @@ from typing import Any
 from arc_refinery import records
 from arc_refinery.config import inputs
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.origins import check_rows
-from arc_refinery.evaluation.sides import Runs, Side, of_runs
+from arc_refinery.evaluation.sides import Runs, Side, by_training, check_rows
 from arc_refinery.evaluation.statistics import pass_at_k
 from arc_refinery.records import RecordError
 from arc_refinery.records.questions import Question
@@ -120,7 +119,9 @@ class QuestionsOfSide:
     def pass_rates(self, arm: str) -> Runs:
         """Return pass@1 of each question, by training."""
         experiment = self.side.experiment
-        return of_runs(experiment, arm, [self.evaluated.pass_at(one.name, 1) for one in experiment.arms_called(arm)])
+        return by_training(
+            experiment, arm, [self.evaluated.pass_at(one.name, 1) for one in experiment.arms_called(arm)]
+        )
 
 
 def load_questions_of_side(one: Side[ToolUse], set_name: str, arms: Iterable[str]) -> QuestionsOfSide:
