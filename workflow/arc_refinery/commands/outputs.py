@@ -163,7 +163,8 @@ def page(path: Path, title: str) -> Output:
 
 def _text(path: Path, what: str, begins: str) -> Output:
     def obstacle(path: Path) -> str:
-        start = _start(path)
+        with path.open("rb") as file:
+            start = file.read(40_000).decode(errors="replace")
         return "" if re.match(begins, start) else f"it begins with {start[:40]!r}"
 
     return Output(path, what, obstacle)
@@ -258,8 +259,3 @@ def _json(path: Path) -> Any:
 def _lacks(content: Any, keys: Sequence[str]) -> str:
     lacking = [key for key in keys if not isinstance(content, dict) or key not in content]
     return f"it has no key {lacking[0]}" if lacking else ""
-
-
-def _start(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(40_000).decode(errors="replace")
