@@ -1,10 +1,8 @@
 """What stages are given: a changed setting changes the `params` of exactly the stages whose results it changes."""
 
-import doctest
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -299,14 +297,6 @@ def test_refining_reads_all_shards_of_the_turn_before() -> None:
 
 
 MODULES = ("config.flags", "commands.stages", "refining.stages", "tool_use.stages")
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_the_example_at_the_top_is_true(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    names = {"Annotated": Annotated, "Path": Path, "Lora": config.Lora, "Guard": config.Guard}
-    failures, n_examples = doctest.testmod(import_module(f"arc_refinery.{module}"), extraglobs=names)
-    assert (failures, n_examples > 0) == (0, True)
 
 
 def test_planning_loads_no_heavy_library() -> None:

@@ -1,6 +1,7 @@
 """Python code of the user that a config names as `file.py:name`: where it is, and whether it can be used.
 
-    OwnCode.parse("mine/tools.py:lookup") == OwnCode(Path("mine/tools.py"), "lookup")
+    >>> OwnCode.parse("mine/tools.py:lookup")
+    OwnCode(path=PosixPath('mine/tools.py'), name='lookup')
 
 The file is parsed, not imported: every job reads the config, and imports may take long, fail, or do something.
 """

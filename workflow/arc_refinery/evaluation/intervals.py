@@ -8,8 +8,11 @@ a metric or difference per training run and task            t over tasks and run
 
 Runs that are all alike count as one.
 
-estimate([[1, 0, 1, 1]])                 mean 0.75, interval [0.30, 0.95]: three of four tasks solved
-estimate([[0.2, 0.4], [0.3, 0.5]])       two runs on the same two tasks: mean 0.35
+>>> solved = estimate([[1, 0, 1, 1]])  # three of four tasks
+>>> f"{solved.mean} [{solved.low:.2f}, {solved.high:.2f}]"
+'0.75 [0.30, 0.95]'
+>>> f"{estimate([[0.2, 0.4], [0.3, 0.5]]).mean:.2f}"  # two runs on the same two tasks
+'0.35'
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Write grids as text, and find them in text.
 
-Notation().write([[0, 1], [2, 0]])                 "Black Blue\\nRed Black"
-COMPACT.notation.write([[0, 1], [2, 0]])           "2x2\\n1 01\\n2 20"
+>>> print(Notation().write(np.array([[0, 1], [2, 0]])))
+Black Blue
+Red Black
 """
 
 import re

@@ -7,7 +7,7 @@ A second turn of `compact`, in the words of `FeedbackTexts`:
 
     Executing your program gave:
     pair 1 correct
-    pair 2 wrong, pixel similarity 50%, expected shape 2x2, given 1x2
+    pair 2 wrong, pixel similarity 50%, given 1x2
     1 30
     Write a corrected program.
 
