@@ -48,7 +48,7 @@ from arc_refinery import config
 from arc_refinery.evaluation.arms import load_results
 experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), Refining)
 results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
-print(sum(len(results.of_arm(arm)) for arm in experiment.arms))
+print(sum(len(results.attempts_of_arm(arm)) for arm in experiment.arms))
 """
 ATTEMPTS = """
 import sys

@@ -114,7 +114,7 @@ def results() -> SetResults:
 
 
 def test_an_arm_owns_the_first_attempts_of_each_turn():
-    owned = results().of_arm(TRAINED)
+    owned = results().attempts_of_arm(TRAINED)
     x, y = (owned[owned["task_id"] == task] for task in ("x", "y"))
     assert x["fingerprint"].tolist() == ["A", "A", "C", "C"]
     assert x["slot"].tolist() == [0, 1, 2, 3]
@@ -129,14 +129,14 @@ def test_turns_after_an_unspent_one_keep_their_slots():
         "three-turn2": [attempt("x", 0, "ok")],
         "three-turn3": [attempt("x", 0, "ok")],
     }
-    owned = SetResults("set", ("x",), {name: pd.DataFrame(row) for name, row in rows.items()}).of_arm(arm)
+    owned = SetResults("set", ("x",), {name: pd.DataFrame(row) for name, row in rows.items()}).attempts_of_arm(arm)
     assert owned["slot"].tolist() == [0, 1, 3]
 
 
 def test_tasks_with_budget_left_are_counted():
-    owned = results().of_arm(BASE)
+    owned = results().attempts_of_arm(BASE)
     assert n_tasks_with_budget_left(owned, BASE, ["x", "y", "untried"]) == 2
-    assert tasks_with_attempts(results().of_turn(BASE, 2), ["y", "x"]) == ["x"]
+    assert tasks_with_attempts(results().attempts_of_turn(BASE, 2), ["y", "x"]) == ["x"]
 
 
 def test_arms_with_equal_first_turns_share_one_row():

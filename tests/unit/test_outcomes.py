@@ -169,7 +169,7 @@ def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
     of = experiment(arms)
     branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
     results = SetResults("small", tuple("abcd"), branches)
-    metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in of.arms}
+    metrics = {arm.name: per_task(results.attempts_of_arm(arm), results.task_ids) for arm in of.arms}
     return "\n\n".join(outcomes.section(of, results, metrics, files))
 
 

@@ -50,7 +50,8 @@ def load_side(side: Side[Refining], set_name: str, arms: Iterable[str]) -> SideR
     repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
     results = load_results(side.experiment, side.folder, task_set, [arm for same in repeated.values() for arm in same])
     metrics = {
-        name: [per_task(results.of_arm(arm), results.task_ids) for arm in same] for name, same in repeated.items()
+        name: [per_task(results.attempts_of_arm(arm), results.task_ids) for arm in same]
+        for name, same in repeated.items()
     }
     return SideResults(side, results, metrics)
 
@@ -72,11 +73,13 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
     task_ids = list(task_ids)
     a, b = paired_runs(
         *(
-            by_training(one.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in one.metrics[arm]])
-            for one, arm in zip((first, second), arms, strict=True)
+            by_training(
+                loaded.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in loaded.metrics[arm]]
+            )
+            for loaded, arm in zip((first, second), arms, strict=True)
         )
     )
-    labels = [f"{one.side.folder}:{arm}" for one, arm in zip((first, second), arms, strict=True)]
+    labels = [f"{loaded.side.folder}:{arm}" for loaded, arm in zip((first, second), arms, strict=True)]
     comparison = compare(labels[0], labels[1], a, b)
     more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
     return PairedArms(
@@ -92,24 +95,24 @@ def _turn_differences(
     sides: tuple[SideResults, SideResults], arms: tuple[str, str], task_ids: Sequence[str]
 ) -> dict[int, Estimate]:
     """Compare the pass rates of each turn that the arms do not share, on the tasks that all have attempts on."""
-    repeated = [one.side.experiment.arms_called(arm) for one, arm in zip(sides, arms, strict=True)]
-    is_one_folder = sides[0].side.folder.resolve() == sides[1].side.folder.resolve()
-    found = {}
+    repeated = [loaded.side.experiment.arms_called(arm) for loaded, arm in zip(sides, arms, strict=True)]
+    same_folder = sides[0].side.folder.resolve() == sides[1].side.folder.resolve()
+    differences = {}
     for turn in range(1, 1 + min(len(arm.turns) for same in repeated for arm in same)):
-        if is_one_folder and {arm.branch(turn) for arm in repeated[0]} & {arm.branch(turn) for arm in repeated[1]}:
+        if same_folder and {arm.branch(turn) for arm in repeated[0]} & {arm.branch(turn) for arm in repeated[1]}:
             continue
         rates = [
-            [one.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
-            for one, same in zip(sides, repeated, strict=True)
+            [loaded.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
+            for loaded, same in zip(sides, repeated, strict=True)
         ]
         common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
         if common:
             runs = [
-                by_training(one.side.experiment, arm, [rate.loc[common] for rate in side])
-                for one, arm, side in zip(sides, arms, rates, strict=True)
+                by_training(loaded.side.experiment, arm, [rate.loc[common] for rate in side])
+                for loaded, arm, side in zip(sides, arms, rates, strict=True)
             ]
-            found[turn] = estimate_difference(*paired_runs(*runs))
-    return found
+            differences[turn] = estimate_difference(*paired_runs(*runs))
+    return differences
 
 
 def _contents(path: Path) -> dict[str, tuple[int, str]]:

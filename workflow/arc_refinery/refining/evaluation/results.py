@@ -70,9 +70,9 @@ class SetResults:
     name: str
     task_ids: tuple[str, ...]
     branches: dict[str, pd.DataFrame]
-    _of_turns: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
+    _turn_metrics: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
-    def of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
+    def attempts_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
         """Return an arm's attempts in one turn: the first ones on each task, up to the turn's budget.
 
         Adds the columns `turn` and `slot`, the index 0, 1, ... in the task's budget. Slots of a turn start after the
@@ -90,16 +90,16 @@ class SetResults:
         """
         n_attempts = n_attempts or arm.turns[turn - 1].n_predictions
         key = arm.branch(turn), n_attempts
-        if key not in self._of_turns:
-            attempts = self.of_turn(arm, turn)
+        if key not in self._turn_metrics:
+            attempts = self.attempts_of_turn(arm, turn)
             attempts = attempts[attempts["place"] < n_attempts]
             task_ids = self.task_ids if turn == 1 else tasks_with_attempts(attempts, self.task_ids)
-            self._of_turns[key] = per_task(attempts, task_ids)
-        return self._of_turns[key]
+            self._turn_metrics[key] = per_task(attempts, task_ids)
+        return self._turn_metrics[key]
 
-    def of_arm(self, arm: Arm) -> pd.DataFrame:
+    def attempts_of_arm(self, arm: Arm) -> pd.DataFrame:
         """Return all attempts of an arm, turn by turn."""
-        return pd.concat([self.of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
+        return pd.concat([self.attempts_of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
 
 
 def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
@@ -108,9 +108,9 @@ def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: It
     arms = list(arms)
     names = sorted({branch for arm in arms for branch in arm.branches})
     files = {name: experiment.files(folder, task_set.name, name) for name in names}
-    branches = {name: load_branch(of_branch, task_ids) for name, of_branch in files.items()}
-    for name, of_branch in files.items():
-        check_branch(experiment, of_branch, task_set.name, name)
+    branches = {name: load_branch(branch_files, task_ids) for name, branch_files in files.items()}
+    for name, branch_files in files.items():
+        check_branch(experiment, branch_files, task_set.name, name)
     for arm in arms:
         for before, branch in pairwise(["", *arm.branches]):
             parents = set(branches[before]["attempt_id"]) if before else {""}
@@ -138,7 +138,7 @@ def load_branch(files: BranchFiles, task_ids: Collection[str], extra: Sequence[s
             f"{files.folder}: has attempts on task {unknown[0]}, which is not in {files.tasks}. "
             "Delete the folder, then run snakemake again"
         )
-    table = pd.concat([verdicts, attempts.reset_index(drop=True)], axis=1)  # in the same order: they were checked
+    table = pd.concat([verdicts, attempts.reset_index(drop=True)], axis=1)  # rows match: they were checked
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
     return table.drop(columns="error").assign(
         error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
@@ -228,8 +228,8 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
 def _check_number(prompts: Path, expected: int) -> None:
     """Raise `RecordError` unless the prompts of a task ask for so many completions, except those that are too long."""
     table = records.columns(prompts, Prompt, ["task_id", "n_predictions"])
-    found = table.group_by("task_id").aggregate([("n_predictions", "sum")])["n_predictions_sum"].to_pylist()
-    n = max(found, default=expected)
+    sums = table.group_by("task_id").aggregate([("n_predictions", "sum")])["n_predictions_sum"].to_pylist()
+    n = max(sums, default=expected)
     if n > expected or (n < expected and not records.notes(prompts).get("n_dropped")):
         raise RecordError(
             f"{prompts}: asks for {n} completions per task, but the settings say {expected} (n_predictions). {ADVICE}"

@@ -50,7 +50,7 @@ def _arms(loaded: SideResults) -> Iterator[list[object]]:
     results, n = loaded.results, len(loaded.results.task_ids)
     for name, repeated in loaded.metrics.items():
         for arm, metrics in zip(loaded.side.experiment.arms_called(name), repeated, strict=True):
-            attempts = results.of_arm(arm)
+            attempts = results.attempts_of_arm(arm)
             yield [
                 f"`{loaded.side.folder}`",
                 f"`{arm.name}`",

@@ -42,8 +42,8 @@ class GalleryItem:
     task_id: str
     first_id: str
     second_id: str
-    prompt_id: str  # prompt of the second
-    turn: int  # turn of the second
+    prompt_id: str  # prompt of the second attempt
+    turn: int  # turn of the second attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ def section(
     arm, baseline = pair
     solved = pd.DataFrame({name: by_task["is_correct"] == 1.0 for name, by_task in metrics.items()})
     classes = choose(results, arm, baseline, solved)
-    shown = [item for _, items in classes.values() for item in items]
-    if not shown:
+    all_items = [item for _, items in classes.values() for item in items]
+    if not all_items:
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
-    executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, shown)
-    wanted = {item.task_id for item in shown}
+    executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, all_items)
+    wanted = {item.task_id for item in all_items}
     all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", Task)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
@@ -113,7 +113,7 @@ def choose(
     `solved`: one row per task, in the set's order; one column of booleans per arm.
     """
     turns = range(2, len(arm.turns) + 1)
-    refined = pd.concat([results.of_turn(arm, turn) for turn in turns], ignore_index=True)
+    refined = pd.concat([results.attempts_of_turn(arm, turn) for turn in turns], ignore_index=True)
     solving = refined[refined["train_is_correct"] & refined["test_is_correct"]]
     by_refining, by_baseline = solved[arm.name], solved[baseline.name]
     classes = {
@@ -130,10 +130,10 @@ def choose(
 def _first_items(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[GalleryItem]:
     """Return the first attempt on each of the first tasks that have any."""
     rows = {row["task_id"]: row for row in attempts.drop_duplicates("task_id").to_dict("records")}
-    chosen = [rows[task_id] for task_id in task_ids if task_id in rows][:N_SHOWN]
+    first_rows = [rows[task_id] for task_id in task_ids if task_id in rows][:N_SHOWN]
     return [
         GalleryItem(row["task_id"], row["parent_id"], row["attempt_id"], row["prompt_id"], int(row["turn"]))
-        for row in chosen
+        for row in first_rows
     ]
 
 
@@ -144,16 +144,16 @@ def _count_sentence(title: str, n: int, n_shown: int) -> str:
 
 
 def _read(
-    files: Callable[[str], BranchFiles], arm: Arm, shown: Sequence[GalleryItem]
+    files: Callable[[str], BranchFiles], arm: Arm, gallery_items: Sequence[GalleryItem]
 ) -> tuple[dict[str, Execution], dict[str, FeedbackShown]]:
     """Read the executions of the attempts to show, by id, and the feedback between them, by prompt id.
 
-    `files`: those of a branch.
+    `files` returns the files of a branch.
     """
     executed: dict[str, Execution] = {}
     prompts: dict[str, FeedbackShown] = {}
-    for turn in sorted({item.turn for item in shown}):
-        items = [item for item in shown if item.turn == turn]
+    for turn in sorted({item.turn for item in gallery_items}):
+        items = [item for item in gallery_items if item.turn == turn]
         before, after = files(arm.branch(turn - 1)), files(arm.branch(turn))
         executed |= executions(before, [item.first_id for item in items])
         executed |= executions(after, [item.second_id for item in items])
@@ -170,27 +170,26 @@ def executions(branch: BranchFiles, attempt_ids: Sequence[str]) -> dict[str, Exe
 
     completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, records.Attempt, "completion")}
     verdicts = rows(branch.verdicts, records.Verdict, "status", "error", "train_outputs", "test_outputs")
-    return {row["attempt_id"]: _execution(row, completions[row["attempt_id"]]) for row in verdicts}
-
-
-def _execution(row: dict[str, Any], completion: str) -> Execution:
-    outputs = tuple(as_grid(grid) for grid in row["train_outputs"] + row["test_outputs"])
-    problem = row["error"] or row["status"].replace("_", " ")
-    return Execution(outputs, problem, extract_code(completion) or "")
+    return {
+        row["attempt_id"]: Execution(
+            outputs=tuple(as_grid(grid) for grid in row["train_outputs"] + row["test_outputs"]),
+            problem=row["error"] or row["status"].replace("_", " "),
+            program=extract_code(completions[row["attempt_id"]]) or "",
+        )
+        for row in verdicts
+    }
 
 
 def read_feedback(path: Path, prompt_ids: Sequence[str]) -> dict[str, FeedbackShown]:
     """Read the feedback (the last user message) of some refining prompts; only these rows are kept in memory."""
     columns = ["prompt_id", "messages", "augmentation", "train_order"]
-    rows = records.columns(path, records.Prompt, columns, prompt_ids).to_pylist()
-    return {row["prompt_id"]: _feedback(row) for row in rows}
-
-
-def _feedback(row: dict[str, Any]) -> FeedbackShown:
-    user_messages = [message["content"] for message in row["messages"] if message["role"] == "user"]
-    change = row["augmentation"]
-    augmentation = Augmentation(change["n_rotations"], change["transpose"], tuple(change["colors"]))
-    return FeedbackShown(user_messages[-1], augmentation, tuple(row["train_order"]))
+    feedback = {}
+    for row in records.columns(path, records.Prompt, columns, prompt_ids).to_pylist():
+        user_messages = [message["content"] for message in row["messages"] if message["role"] == "user"]
+        change = row["augmentation"]
+        augmentation = Augmentation(change["n_rotations"], change["transpose"], tuple(change["colors"]))
+        feedback[row["prompt_id"]] = FeedbackShown(user_messages[-1], augmentation, tuple(row["train_order"]))
+    return feedback
 
 
 def programs_block(turn: int, first: Execution, prompt: FeedbackShown, second: Execution) -> str:

@@ -48,8 +48,10 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
         write_csv(metrics, unfinished)
     with publish.plot_style():
         histogram(entries, window, folder / "lengths.png")
+    picture = "![Histogram of prompt lengths, one panel per turn](lengths.png)"
+    blocks = ["# Prompt lengths", as_markdown(metrics), _PUBLISHED, "[As CSV](lengths.csv).", picture]
     with atomic_write(folder / "lengths.md") as unfinished:
-        unfinished.write_text(_page(metrics))
+        unfinished.write_text("\n\n".join(blocks) + "\n")
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
@@ -61,7 +63,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     """Read the lengths of a file of prompts, by turn."""
-    kept = records.columns(path, records.Prompt, ["turn", "n_tokens"]).to_pandas()
+    fitting = records.columns(path, records.Prompt, ["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
     if sum(map(len, dropped.values())) != notes.get("n_dropped", 0):
@@ -69,7 +71,7 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
             f"{path}: {notes['n_dropped']} prompts were dropped, but their lengths are not in its notes; an earlier "
             f"version wrote it. Delete it, then run snakemake {path}"
         )
-    by_turn = {int(turn): rows.to_numpy() for turn, rows in kept.groupby("turn")["n_tokens"]}
+    by_turn = {int(turn): rows.to_numpy() for turn, rows in fitting.groupby("turn")["n_tokens"]}
     allowed = notes.get("longest_allowed")
     none = np.zeros(0, np.int64)
     return [
@@ -138,9 +140,3 @@ def as_markdown(metrics: pd.DataFrame) -> str:
     cells = metrics.astype(object).where(metrics.notna(), "–")
     rows = [[f"`{label}`", *numbers] for label, *numbers in cells.itertuples(index=False)]
     return f"{_CAPTION}\n\n{markdown_table([*metrics.rename(columns=titles)], rows)}"
-
-
-def _page(metrics: pd.DataFrame) -> str:
-    picture = "![Histogram of prompt lengths, one panel per turn](lengths.png)"
-    blocks = ["# Prompt lengths", as_markdown(metrics), _PUBLISHED, "[As CSV](lengths.csv).", picture]
-    return "\n\n".join(blocks) + "\n"

@@ -10,6 +10,7 @@ from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
 from arc_refinery.refining.report import plots
 from arc_refinery.refining.report.tables import turn_title
+from arc_refinery.reporting.compare import listed
 from arc_refinery.reporting.markdown import folded, markdown_table, share_text, write_csv
 from arc_refinery.reporting.publish import Attachments
 
@@ -83,21 +84,20 @@ def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.Dat
 
     All turns have the same columns, in a fixed order: the outcomes that occur in any turn.
     """
-    turns = {turn_title(turn): results.of_turn(turn.arms[0], turn.turn) for turn in turns_of(arms)}
+    turns = {turn_title(turn): results.attempts_of_turn(turn.arms[0], turn.turn) for turn in turns_of(arms)}
     errors = pd.concat([attempts.loc[attempts["status"] == "error", "error_type"] for attempts in turns.values()])
-    counts = (
-        errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")
-    )  # programs may raise types named like outcomes
+    # programs may raise types that have the name of an outcome
+    counts = errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")
     frequent = sorted(counts.index, key=lambda kind: (-counts[kind], kind))[:N_ERRORS]
     outcomes = {title: outcomes_of(attempts, frequent) for title, attempts in turns.items()}
     order = [CORRECT, TRAIN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
     present = set().union(*(set(by_attempt) for by_attempt in outcomes.values()))
-    shown = [outcome for outcome in order if outcome in present]
+    columns = [outcome for outcome in order if outcome in present]
     shares = {}
     for title, attempts in turns.items():
         table = pd.crosstab(attempts["task_id"], outcomes[title], normalize="index")
         task_ids = tasks_with_attempts(attempts, results.task_ids)
-        shares[title] = table.reindex(index=task_ids, columns=shown, fill_value=0.0)
+        shares[title] = table.reindex(index=task_ids, columns=columns, fill_value=0.0)
     return shares
 
 
@@ -150,7 +150,7 @@ def _gained_and_lost(
         counts = solved_by.value_counts()
         rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
         lists += [
-            f"- {title}, {kind}: {_listed(solved_by.index[solved_by == kind])}"
+            f"- {title}, {kind}: {listed(solved_by.index[solved_by == kind]) or 'none'}"
             for kind in (ONLY_REFINING, ONLY_BASELINE)
         ]
         panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
@@ -181,7 +181,7 @@ def _gained_and_lost(
 
 def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return `per_task` of the first and of the second half of an arm's attempts in turn 1: an A/A comparison."""
-    attempts, half = results.of_turn(arm, 1), arm.turns[0].n_predictions // 2
+    attempts, half = results.attempts_of_turn(arm, 1), arm.turns[0].n_predictions // 2
     first = attempts[attempts["place"] < half]
     second = attempts[(attempts["place"] >= half) & (attempts["place"] < 2 * half)]
     return per_task(first, results.task_ids), per_task(second, results.task_ids)
@@ -189,8 +189,8 @@ def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame
 
 def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":
     """Return which of two arms solves each task, from their `is_correct`."""
-    one, other = by_refining == 1.0, by_baseline == 1.0
-    classes = np.select([one & other, one, other], [BOTH, ONLY_REFINING, ONLY_BASELINE], NEITHER)
+    refining, baseline = by_refining == 1.0, by_baseline == 1.0
+    classes = np.select([refining & baseline, refining, baseline], [BOTH, ONLY_REFINING, ONLY_BASELINE], NEITHER)
     return pd.Series(classes, by_refining.index, dtype=str)
 
 
@@ -199,12 +199,8 @@ def pass_rates(results: SetResults, arm: Arm) -> pd.DataFrame:
 
     One row per task that has something to refine.
     """
-    later = pd.concat([results.of_turn(arm, turn) for turn in range(2, len(arm.turns) + 1)], ignore_index=True)
+    later = pd.concat([results.attempts_of_turn(arm, turn) for turn in range(2, len(arm.turns) + 1)], ignore_index=True)
     task_ids = tasks_with_attempts(later, results.task_ids)
-    first = results.of_turn(arm, 1)
+    first = results.attempts_of_turn(arm, 1)
     rates = {"first": per_task(first, task_ids)[PASS_RATE], "later": per_task(later, task_ids)[PASS_RATE]}
     return pd.DataFrame(rates, index=task_ids)
-
-
-def _listed(task_ids: Sequence[str]) -> str:
-    return ", ".join(f"`{task_id}`" for task_id in task_ids) or "none"

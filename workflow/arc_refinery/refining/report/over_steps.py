@@ -35,7 +35,7 @@ class Series:
     solved: dict[int, Runs]
 
     def best(self) -> int:
-        """Return the step that solves most tasks; of equals the one with the highest pass rate, then the earliest."""
+        """Return the step that solves most tasks; ties: the highest pass rate, then the earliest step."""
         return max(
             self.by_step,
             key=lambda step: (*(self.by_step[step][name].mean for name in ("is_correct", PASS_RATE)), -step),
@@ -49,7 +49,7 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
         all_series = [_series(experiment, task_set, arms, metrics) for task_set, metrics in results]
         plot = files.add(f"{name}-steps.png", partial(_plot, all_series, f"{name} over the steps of its training"))
         table = files.add(f"{name}-steps.csv", partial(_csv, all_series))
-        blocks += [f"### `{name}`", *_chosen(all_series)]
+        blocks += [f"### `{name}`", *_step_choices(all_series)]
         for series in all_series:
             blocks += [
                 f"On `{series.task_set.name}`:",
@@ -76,8 +76,8 @@ def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], re
     return Series(task_set, by_step, solved)
 
 
-def _chosen(all_series: Sequence[Series]) -> Iterator[str]:
-    """Say which step each validation set chooses, and how it does on the other sets, on which nothing was chosen."""
+def _step_choices(all_series: Sequence[Series]) -> Iterator[str]:
+    """Name the step that each validation set chooses, with its results there and on the other sets."""
     others = [series for series in all_series if not series.task_set.validation]
     validations = [series for series in all_series if series.task_set.validation]
     if not validations:
@@ -94,7 +94,7 @@ def _chosen(all_series: Sequence[Series]) -> Iterator[str]:
 
 
 def _gains(series: Series, step: int) -> str:
-    """Say by how many points a step solves more tasks than the untrained model and than the last step."""
+    """Return by how many points a step solves more tasks than the untrained model and than the last step."""
     texts = []
     for other in sorted({0, max(series.solved)} - {step}):
         difference = estimate_difference(*paired_runs(series.solved[step], series.solved[other]))

@@ -60,7 +60,7 @@ class GridPanel:
     grid: Grid  # `UNKNOWN` if there is none
     caption: str  # below the grid
     wrong: NDArray[np.bool_] | None = None  # cells to cross
-    instead: str = ""  # text drawn in place of a missing grid
+    instead: str = ""  # text in the place of a missing grid
 
     @property
     def cell(self) -> float:
@@ -80,8 +80,8 @@ def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
         "input": [_task_panel(pair.input) for pair in pairs],
         "expected": [_task_panel(pair.output) for pair in pairs],
         **{
-            label: [_attempt_panel(one, index, task.pairs[index]) for index in indices]
-            for label, one in attempts.items()
+            label: [_attempt_panel(execution, index, task.pairs[index]) for index in indices]
+            for label, execution in attempts.items()
         },
     }
     heights = [max(panel.height for panel in row) for row in rows.values()]

@@ -77,11 +77,11 @@ def outcomes_plot(
     left = pd.Series(0.0, means.index)
     for outcome in means:
         color, hatch = looks[outcome]
-        drawn = axes.barh(
+        patches = axes.barh(
             bars, means[outcome], 0.62, left=left, color=color, hatch=hatch, edgecolor="black", linewidth=0.5
         )
         labels = [f"{share:.0f}" if share >= 4 else "" for share in means[outcome]]
-        for text in axes.bar_label(drawn, labels, label_type="center", fontsize=8):
+        for text in axes.bar_label(patches, labels, label_type="center", fontsize=8):
             text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": 1.0} if text.get_text() else None)
         left += means[outcome]
     axes.set(xlim=(0, 100), xlabel="share of attempts (%)")

@@ -13,7 +13,7 @@ from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import columns_explained
 
-MAX_IDS = 5  # named of the evaluated tasks that were trained on
+MAX_IDS = 5  # longest list of the evaluated tasks that were trained on
 VALIDATION = (
     "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
     "seen."
@@ -70,7 +70,7 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
 
 
 def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the limitations; `trained_on`: sentences on what of a set was trained on, by its name."""
+    """Return the limitations; `trained_on`: sentences on the tasks of a set that were trained on, by its name."""
     arms = experiment.arms
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
@@ -99,7 +99,7 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
 
 
 def _scope_of_intervals(experiment: Refining) -> str:
-    """Say which variation the intervals cover. Resampled tasks bring their own sampling noise with them."""
+    """Return which variation the intervals cover. Resampled tasks bring their own sampling noise with them."""
     n_runs = len(experiment.training.seeds) if experiment.training else 0
     if n_runs > 1:
         scope = f"other tasks, other samples and other training runs, estimated from {n_runs} of them"
@@ -142,8 +142,8 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
 def _task_ids(folder: Path) -> set[str]:
     """Return the ids of the tasks that were trained on."""
     files = {"prompts.parquet": records.Prompt, "demonstrations.parquet": records.Demonstration}
-    found = {folder / name: kind for name, kind in files.items() if (folder / name).exists()}
-    return {task_id for path, kind in found.items() for task_id in records.texts(path, kind, "task_id")}
+    paths = {folder / name: kind for name, kind in files.items() if (folder / name).exists()}
+    return {task_id for path, kind in paths.items() for task_id in records.texts(path, kind, "task_id")}
 
 
 def _listed(task_ids: list[str], n: int) -> str:
@@ -154,9 +154,9 @@ def _listed(task_ids: list[str], n: int) -> str:
 
 
 def left_out(experiment: Refining, folder: Path) -> list[str]:
-    """Return Markdown blocks on problems that gave no task, and tasks left out; none where neither can be."""
+    """Return Markdown blocks on problems that gave no task, and tasks left out; none if neither can occur."""
     files: dict[str, Path] = {}
-    if parts := experiment.part_names:  # each has the notes of all
+    if parts := experiment.part_names:  # each part has the notes of all
         files["problems to train on"] = folder / f"tasks/{parts[0]}.parquet"
     for task_set in experiment.evaluation.sets:
         if task_set.source == "generator" or task_set.leave_out_too_large:

@@ -50,8 +50,8 @@ class Published:
 
     def interval(self, metric: str = "is_correct") -> tuple[float, float]:
         """Return the 95 % interval of a share of tasks (Wilson 1927)."""
-        found = binomtest(self.count(metric), self.n_tasks).proportion_ci(method="wilson")
-        return float(found.low), float(found.high)
+        interval = binomtest(self.count(metric), self.n_tasks).proportion_ci(method="wilson")
+        return float(interval.low), float(interval.high)
 
 
 def results() -> list[Published]:
@@ -86,7 +86,7 @@ def tasks_needed(first: float, second: float) -> int:
 
 
 def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFrame]]) -> list[str]:
-    """Return Markdown blocks: published results with intervals, the evidence for a difference, and ours beside them.
+    """Return Markdown blocks: published results with intervals, the evidence for a difference, and ours next to them.
 
     `ours`: attempts per task and `per_task` metrics, by set and arm.
     """
@@ -124,7 +124,7 @@ def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
 
 
 def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFrame]]) -> list[str]:
-    """Return the published metrics of each arm that this experiment repeats, with its own beside them."""
+    """Return the published metrics of each arm that this experiment repeats, next to its own."""
     repeated = [
         (arm, *ours[arm.set, arm.arm])
         for arm in results()

@@ -26,6 +26,7 @@ from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps,
 from arc_refinery.refining.report.plots import Curve, budget_plot
 from arc_refinery.refining.report.tidy import write_attempts_table
 from arc_refinery.reporting import provenance, training
+from arc_refinery.reporting.compare import listed
 from arc_refinery.reporting.markdown import (
     columns_table,
     difference_text,
@@ -41,7 +42,7 @@ from arc_refinery.reporting.markdown import (
 )
 from arc_refinery.reporting.publish import Attachments, publish
 
-MAX_COLUMNS = 6  # arms whose names fit beside each other on a page
+MAX_COLUMNS = 6  # arms whose names fit next to each other on a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
     results = load_results(experiment, folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
-    metrics = {arm.name: per_task(results.of_arm(arm), results.task_ids) for arm in arms}
+    metrics = {arm.name: per_task(results.attempts_of_arm(arm), results.task_ids) for arm in arms}
     compared = tables.comparisons(experiment, task_set.name, metrics)
     return EvaluatedSet(task_set, results, metrics, compared, tables.turn_differences(experiment, results))
 
@@ -131,7 +132,7 @@ def _summary(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[st
 
 
 def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
-    """Count the tasks solved: a column per arm, or, where so many do not fit on a page, a row per arm."""
+    """Count the tasks solved: one column per arm, or one row per arm if the columns do not fit on a page."""
     counts = [[int(metrics["is_correct"].sum()) for metrics in result.arms.values()] for result in evaluated]
     cells = [
         [f"{count} ({percent(count / result.n)})" for count in row]
@@ -283,7 +284,8 @@ def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
 
 def _unspent(result: EvaluatedSet, arms: Sequence[Arm]) -> list[str]:
     left = {
-        arm.name: n_tasks_with_budget_left(result.results.of_arm(arm), arm, result.results.task_ids) for arm in arms
+        arm.name: n_tasks_with_budget_left(result.results.attempts_of_arm(arm), arm, result.results.task_ids)
+        for arm in arms
     }
     parts = [f"{n} of {result.n} tasks in `{name}`" for name, n in left.items() if n]
     if not parts:
@@ -295,7 +297,7 @@ def _budget_plot(result: EvaluatedSet, arms: Sequence[Arm], files: Attachments) 
     name, results = result.task_set.name, result.results
     curves = {}
     for arm in arms:
-        table = budget_curve(results.of_arm(arm), results.task_ids, arm.turns[0].n_predictions, arm.budget)
+        table = budget_curve(results.attempts_of_arm(arm), results.task_ids, arm.turns[0].n_predictions, arm.budget)
         ends = tuple(sum(turn.n_predictions for turn in arm.turns[:number]) for number in range(1, len(arm.turns)))
         curves[arm.name] = Curve(table, ends)
     title = f"Tasks solved against budget: {name} (n = {result.n} tasks)"
@@ -314,8 +316,8 @@ def _budget_plot(result: EvaluatedSet, arms: Sequence[Arm], files: Attachments) 
 def _solved_lists(result: EvaluatedSet) -> str:
     lines = []
     for arm, metrics in result.arms.items():
-        solved = [f"`{task_id}`" for task_id, value in metrics["is_correct"].items() if value]
-        lines.append(f"- `{arm}` ({len(solved)}): {', '.join(solved) or 'none'}")
+        solved = [str(task_id) for task_id, value in metrics["is_correct"].items() if value]
+        lines.append(f"- `{arm}` ({len(solved)}): {listed(solved) or 'none'}")
     return folded("Tasks solved by each arm", "\n".join(lines))
 
 

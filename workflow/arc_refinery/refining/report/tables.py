@@ -117,17 +117,17 @@ def comparisons(
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
         a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in both_sides(runs))
-        used = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
+        names = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
         is_primary = primary and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
-        comparison = compare(used[0], used[1], run_means(a), run_means(b))
+        comparison = compare(names[0], names[1], run_means(a), run_means(b))
         compared.append(replace(comparison, is_primary=bool(is_primary)))
     return compared
 
 
 def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> str:
-    """Return the name of an arm, or those of its repetitions if only some have one to be paired with."""
-    used = {arm.name: arm for repeated in runs for arm in repeated}
-    return name if len(used) == len(experiment.arms_called(name)) else ", ".join(used)
+    """Return the name of an arm, or those of its repetitions if only some of them can be paired."""
+    names = dict.fromkeys(arm.name for repeated in runs for arm in repeated)
+    return name if len(names) == len(experiment.arms_called(name)) else ", ".join(names)
 
 
 COMPARISON: Columns[Comparison] = {
@@ -200,9 +200,9 @@ def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferenc
 def _differences_of_pair(
     experiment: Refining, results: SetResults, first: str, second: str
 ) -> dict[int, dict[str, Estimate]]:
-    """Return the differences of `TURN_METRICS` by turn.
+    """Return the differences of `TURN_METRICS` by turn, on the tasks that all repetitions have attempts on.
 
-    On the tasks that all repetitions have attempts on. The share of unique outputs falls with their number, so it is
+    The share of unique outputs falls with their number, so it is
     that of the first attempts, as many as the arm with fewer has.
     """
     runs = experiment.paired_runs(first, second)
@@ -241,12 +241,14 @@ def _turn_cells(differences: Mapping[str, Estimate]) -> list[object]:
 
 def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
     """Compare arms at equal generated tokens: on each task, both are limited to the tokens of the arm with fewer."""
-    owned = {arm.name: results.of_arm(arm) for arm in experiment.arms}
-    spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in owned.items()}
+    attempts_by_arm = {arm.name: results.attempts_of_arm(arm) for arm in experiment.arms}
+    spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in attempts_by_arm.items()}
     rows = []
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
-        limited = [[_solved_at_equal_tokens(pair, owned, spent, results.task_ids) for pair in run] for run in runs]
+        limited = [
+            [_solved_at_equal_tokens(pair, attempts_by_arm, spent, results.task_ids) for pair in run] for run in runs
+        ]
         a, b = (run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
         difference = estimate_difference(a, b)
         mean_spent = [np.mean([spent[arm.name] for repeated in side for arm in repeated]) for side in both_sides(runs)]
@@ -263,10 +265,13 @@ def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
 
 
 def _solved_at_equal_tokens(
-    pair: tuple[Arm, Arm], owned: Mapping[str, pd.DataFrame], spent: Mapping[str, _Floats], task_ids: Sequence[str]
+    pair: tuple[Arm, Arm],
+    attempts_by_arm: Mapping[str, pd.DataFrame],
+    spent: Mapping[str, _Floats],
+    task_ids: Sequence[str],
 ) -> list[_Floats]:
     tokens = np.minimum(*(spent[arm.name] for arm in pair))
-    return [solved_within(owned[arm.name], task_ids, tokens) for arm in pair]
+    return [solved_within(attempts_by_arm[arm.name], task_ids, tokens) for arm in pair]
 
 
 def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
@@ -279,14 +284,14 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
         if turn.n_predictions > getattr(largest.get(turn.branch), "n_predictions", 0):
             largest[turn.branch] = turn
     rows: list[list[object]] = []
-    shown = [k for k in PASS_AT if k <= max((turn.n_predictions for turn in largest.values()), default=0)]
+    ks = [k for k in PASS_AT if k <= max((turn.n_predictions for turn in largest.values()), default=0)]
     for turn in largest.values():
-        attempts = results.of_turn(turn.arms[0], turn.turn)
+        attempts = results.attempts_of_turn(turn.arms[0], turn.turn)
         task_ids = results.task_ids if turn.turn == 1 else tasks_with_attempts(attempts, results.task_ids)
-        scores = {k: pass_at_k_scores(attempts, task_ids, k) for k in shown if k <= turn.n_predictions and task_ids}
-        cells = [share_text(scores[k]) if k in scores else "–" for k in shown]
+        scores = {k: pass_at_k_scores(attempts, task_ids, k) for k in ks if k <= turn.n_predictions and task_ids}
+        cells = [share_text(scores[k]) if k in scores else "–" for k in ks]
         rows.append([turn_title(turn), len(task_ids), *cells])
-    return markdown_table(["", "n tasks", *(f"pass@{k}" for k in shown)], rows)
+    return markdown_table(["", "n tasks", *(f"pass@{k}" for k in ks)], rows)
 
 
 def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
@@ -294,7 +299,7 @@ def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
     n = len(results.task_ids)
     rows = []
     for arm in arms:
-        attempts = results.of_arm(arm)
+        attempts = results.attempts_of_arm(arm)
         truncated = float((attempts["finish_reason"] == "length").mean()) if len(attempts) else 0.0
         guesses = list(two_guess_scores(attempts, results.task_ids))
         rows.append(

@@ -1,10 +1,8 @@
 """Write one table for pandas: one row per attempt and arm. Grids and texts are in other files, by `attempt_id`."""
 
-from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -28,7 +26,7 @@ ATTEMPTS_SCHEMA = pa.schema(
         ("seed", pa.int64()),
         ("status", pa.string()),
         ("error_type", pa.string()),  # empty unless the program failed
-        ("fingerprint", pa.string()),  # that of its outputs; empty unless status is ok
+        ("fingerprint", pa.string()),  # hash of its outputs; empty unless status is ok
         *((score, pa.float64()) for score in SCORES),
         ("train_is_correct", pa.bool_()),
         ("test_is_correct", pa.bool_()),
@@ -54,20 +52,18 @@ def write_attempts_table(experiment: Refining, folder: Path, output: Path) -> No
     ):
         for task_set in experiment.evaluation.sets:
             task_ids = read_task_ids(folder, task_set)
+            order = {task_id: index for index, task_id in enumerate(task_ids)}
             for branch in experiment.branches:
                 loaded = load_branch(experiment.files(folder, task_set.name, branch), task_ids, EXTRA_COLUMNS)
-                attempts = _in_order_of(task_ids, loaded.assign(error_type=loaded["error_type"].astype(str)))
+                attempts = loaded.assign(error_type=loaded["error_type"].astype(str)).sort_values(
+                    "task_id", key=lambda ids: ids.map(order), kind="stable", ignore_index=True
+                )
                 results = SetResults(task_set.name, task_ids, {branch: attempts})
                 for arm in experiment.arms:
                     if branch in arm.branches:
                         turn = arm.branches.index(branch) + 1
                         names = {"set": task_set.name, "arm": arm.name, "branch": branch}
-                        rows = results.of_turn(arm, turn).assign(**names, adapter=arm.turns[turn - 1].adapter)
+                        rows = results.attempts_of_turn(arm, turn).assign(**names, adapter=arm.turns[turn - 1].adapter)
                         file.write_table(
                             pa.Table.from_pandas(rows[ATTEMPTS_SCHEMA.names], schema, preserve_index=False)
                         )
-
-
-def _in_order_of(task_ids: Sequence[str], attempts: pd.DataFrame) -> pd.DataFrame:
-    order = {task_id: index for index, task_id in enumerate(task_ids)}
-    return attempts.sort_values("task_id", key=lambda ids: ids.map(order), kind="stable", ignore_index=True)
