@@ -56,7 +56,7 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Episodes:
 
 
 def train(experiment: ToolUse, adapter: str) -> TrainToolUse:
-    names = [one.name for one in experiment.data.train]
+    names = [train_set.name for train_set in experiment.data.train]
     tools = [tool for name in names for tool in experiment.tools_of(name)]
     return TrainToolUse(
         **training_settings(experiment, adapter),
@@ -79,7 +79,7 @@ def _episode_settings(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> dic
 
 def _tools_of_sets(experiment: ToolUse) -> tuple[tuple[str, ToolChoice], ...]:
     """The tools of training sets that have their own."""
-    return tuple((one.name, tool) for one in experiment.data.train for tool in one.tools)
+    return tuple((train_set.name, tool) for train_set in experiment.data.train for tool in train_set.tools)
 
 
 def _users(experiment: ToolUse, sets: Iterable[str]) -> dict[str, User]:
