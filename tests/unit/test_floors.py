@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 from checkout import ROOT
@@ -41,6 +42,12 @@ def imported_rooms(path: Path) -> Iterator[str]:
 def test_every_room_has_a_floor() -> None:
     rooms = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert rooms - {"__init__"} == FLOOR_OF.keys()
+
+
+def test_the_floors_are_drawn_as_they_are() -> None:
+    page = (ROOT / "docs/development.md").read_text().partition("## The package's floors")[2]
+    lines = page.split("```")[1].replace(",", "").split("\n")[1:-1]
+    assert tuple(set(takewhile(FLOOR_OF.__contains__, line.split())) for line in reversed(lines)) == FLOORS
 
 
 def test_no_import_leads_upward() -> None:

@@ -23,7 +23,7 @@ from scipy.stats import norm, t
 
 LEVEL = 0.95
 # Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
-# variance this many times larger: chosen with benchmarks/coverage.py, for 3 and 5 runs.
+# variance this many times larger, a factor from benchmarks/coverage.py, for 3 and 5 runs.
 CAUTION = 8.0
 
 _Table = NDArray[np.float64]

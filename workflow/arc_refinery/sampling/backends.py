@@ -1,8 +1,8 @@
-"""The interface of samplers: token ids in, token ids and log-probabilities out. To add a sampler, see `BACKENDS`.
+"""The interface of samplers: token ids in, token ids and log-probabilities out. A new one: docs/development.md.
 
-request      id "mirror/turn1-000", group "mirror", 46 ids, n 2
-sample()     yields {"mirror/turn1-000": [sample, sample]}
-sample       4 ids, the last of them an end token; finish_reason "stop", logprob -1.88
+request      id "half-turn/0", group "half-turn", 42 ids, n 16 (docs/one_step.py)
+sample()     yields {"half-turn/0": [sample, sample, ...]}
+sample       6 ids, the last of them an end token; finish_reason "stop", logprob -1.77
 """
 
 from collections.abc import Iterator, Sequence

@@ -20,7 +20,7 @@ DIGITS = tuple(map(str, range(N_COLORS)))
 
 @dataclass(frozen=True)
 class Notation:
-    """How a grid is written: one word per cell, and the text around cells and rows.
+    """Way to write a grid: one word per cell, and the text around cells and rows.
 
     `{height}` and `{width}` in `start`, and `{row}` (from 1) in `row_start`, are replaced by their numbers.
     """

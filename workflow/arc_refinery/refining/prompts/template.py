@@ -141,7 +141,7 @@ _SLOTS_OF_FEEDBACK = {
     "error": ("error",),
     "tail": (),
 }
-# Of a file, or of a text of feedback
+# Slots that a file, or a text of feedback, must have
 _REQUIRED_SLOTS = {
     "user.txt": ("pairs",),
     "pair.txt": ("input", "output"),
