@@ -21,8 +21,7 @@ from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining.config.rewards import arc_v1
 from arc_refinery.refining.first_turn import first_turn_prompt
 from arc_refinery.refining.grading import grade_answers
-from arc_refinery.refining.prompts import execution_feedback, load_template
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import Renderer, execution_feedback, load_template
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.sandbox import Executor, Limits

@@ -11,8 +11,7 @@ from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.attempts import sample_shard
 from arc_refinery.refining.config import PromptedModel, Sampling
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import COMPACT, extract_code, first_turn, next_turn
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import COMPACT, Renderer, extract_code, first_turn, next_turn
 from arc_refinery.sampling.backends import Decoding
 
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"

@@ -138,7 +138,7 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
         from arc_refinery.refining.graded import GradedAttempt
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refining.prompts import COMPACT
-        from arc_refinery.refining.rendering import Renderer
+        from arc_refinery.refining.prompts import Renderer
 
         assert Turn(n_predictions=1, feedback="other-attempt").is_control
         assert "other-attempt" in str(load("prompts refine").model_fields["feedback"].annotation)

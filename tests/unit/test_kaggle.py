@@ -30,8 +30,7 @@ from arc_refinery.refining.commands.prompts import Refine
 from arc_refinery.refining.commands.tasks import EvaluationTasks
 from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.predictions import prompts_of, read_predictions
-from arc_refinery.refining.prompts import WORDS, first_turn
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import WORDS, Renderer, first_turn
 from arc_refinery.refining.sources import tasks_of_set
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}

@@ -21,6 +21,7 @@ from arc_refinery.refining.prompts import (
     COLOR_WORDS,
     COMPACT,
     WORDS,
+    Renderer,
     Template,
     compact_answer,
     error_feedback,
@@ -36,7 +37,6 @@ from arc_refinery.refining.prompts import (
     split_prefix,
 )
 from arc_refinery.refining.prompts.template import BUILT_IN, FeedbackTexts
-from arc_refinery.refining.rendering import Renderer
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.rewards import final_program
 

@@ -15,7 +15,7 @@ from arc_refinery import cli, records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Grpo, Sampling
 from arc_refinery.refining.config.rewards import REWARDS
-from arc_refinery.refining.prompt_sources import prompts_in
+from arc_refinery.refining.prompt_files import prompts_in
 
 SAMPLING = Sampling(n_predictions=1, batch_size=1, use_data_augmentation=False, max_output_tokens=8)
 

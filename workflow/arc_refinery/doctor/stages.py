@@ -181,8 +181,7 @@ def _train(
 ) -> list[str]:
     """The command that trains with all settings but those that a small run of the embedded model must replace."""
     from arc_refinery.refining.first_turn import first_turn_prompts
-    from arc_refinery.refining.prompts import load_template
-    from arc_refinery.refining.rendering import Renderer
+    from arc_refinery.refining.prompts import Renderer, load_template
 
     sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
     made = first_turn_prompts(

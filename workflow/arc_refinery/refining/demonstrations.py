@@ -25,6 +25,7 @@ from arc_refinery.refining.config import Demonstrations
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import best_incorrect, outputs_seen, refining_conversation
 from arc_refinery.refining.prompts import (
+    Renderer,
     Template,
     body_of,
     completed_answer,
@@ -33,7 +34,6 @@ from arc_refinery.refining.prompts import (
     split_prefix,
     transform_program,
 )
-from arc_refinery.refining.rendering import Renderer
 from arc_refinery.sandbox import Executor, Outcome, Program, Status
 from arc_refinery.seeding import stream
 

@@ -7,8 +7,7 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.tasks import Task
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.prompts import Template, first_turn
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import Renderer, Template, first_turn
 from arc_refinery.seeding import stream
 
 

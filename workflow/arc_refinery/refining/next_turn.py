@@ -32,6 +32,7 @@ from arc_refinery.refining.config import FeedbackKind, History, Selection
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.prompts import (
     RESIDUAL_ONLY,
+    Renderer,
     Template,
     error_feedback,
     execution_feedback,
@@ -40,7 +41,6 @@ from arc_refinery.refining.prompts import (
     no_feedback,
     opening,
 )
-from arc_refinery.refining.rendering import Renderer
 from arc_refinery.sandbox import Status
 
 

@@ -16,8 +16,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.records import Attempt, Prompt, attempt_id
 from arc_refinery.refining.first_turn import first_turn_prompt
-from arc_refinery.refining.prompts import Template
-from arc_refinery.refining.rendering import Renderer
+from arc_refinery.refining.prompts import Renderer, Template
 
 FORMS = "expected {text_prediction or code, data_augmentation_params}"
 OUT_OF_STEP = (

@@ -57,7 +57,7 @@ class SampleAttempts(ShardFlags):
         progress_path(self.output).unlink()
 
     def _prompts(self) -> "list[Prompt]":
-        from arc_refinery.refining.prompt_sources import prompts_in
+        from arc_refinery.refining.prompt_files import prompts_in
 
         sampling = Sampling(
             n_predictions=self.n_predictions,
@@ -94,8 +94,7 @@ class ImportPredictions(Command):
         settings = {"model": self.model}
         records.write(self.output, records.Attempt, read_predictions(self.predictions, tasks, self.model), 0, settings)
         if self.prompts_output:
-            from arc_refinery.refining.prompts import load_template
-            from arc_refinery.refining.rendering import Renderer
+            from arc_refinery.refining.prompts import Renderer, load_template
 
             if not self.model_path:
                 raise InputError("--prompts-output needs --model-path, whose chat template renders the prompts")

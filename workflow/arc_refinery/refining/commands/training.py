@@ -94,7 +94,7 @@ class Train(GrpoFlags):
 
     def _fitting_prompts(self) -> "Iterator[Prompt]":
         from arc_refinery import records
-        from arc_refinery.refining.prompt_sources import prompts_in
+        from arc_refinery.refining.prompt_files import prompts_in
 
         sampling = Sampling(
             n_predictions=1,

@@ -5,6 +5,7 @@
 
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.prompts.conversation import (
+    Renderer,
     body_of,
     compact_answer,
     error_feedback,

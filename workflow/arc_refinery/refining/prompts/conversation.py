@@ -1,4 +1,4 @@
-"""Conversations: the first turn, feedback from executing an answer, and the program in an answer.
+"""Conversations: the first turn, feedback from executing an answer, the program in an answer, and rendering.
 
     first turn   user       "\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01"
     next turn    the same, the answer and its feedback:
@@ -12,6 +12,7 @@ the whole answer, and the next turn shows the whole answer. Token counts cover o
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import takewhile
 from textwrap import dedent
 
@@ -20,7 +21,8 @@ import numpy as np
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Task
-from arc_refinery.models.chat import Message
+from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message, load_chat, without_marks
 from arc_refinery.programs import last_program
 from arc_refinery.refining.prompts.template import Template, fill
 
@@ -86,28 +88,28 @@ def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template
     return "".join([template.feedback.head, *on_pairs, template.feedback.tail])
 
 
-def _feedback_on_pair(number: int, given: Grid, expected: Grid, template: Template) -> str:
+def _feedback_on_pair(number: int, output: Grid, expected: Grid, template: Template) -> str:
     notation, texts = template.notation, template.feedback
     if template.form == "residual":
         return fill(
-            texts.residual, {"number": number, "input": notation.write(given), "output": notation.write(expected)}
+            texts.residual, {"number": number, "input": notation.write(output), "output": notation.write(expected)}
         )
-    score = pixel_score(given, expected)
+    score = pixel_score(output, expected)
     if score == 1.0:
         return fill(texts.correct, {"number": number})
-    has_other_shape = given.shape != expected.shape
+    has_other_shape = output.shape != expected.shape
     if template.form == "difference" and not has_other_shape:
-        return fill(texts.difference, {"number": number, "cells": _differences(given, expected, template)})
+        return fill(texts.difference, {"number": number, "cells": _differences(output, expected, template)})
     facts = {
         "number": number,
         "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
         "other_shape": fill(texts.other_shape, {"shape": shape_text(expected)}) if has_other_shape else "",
-        "grid": ("" if notation.shows_shape else f"{shape_text(given)}:\n") + notation.write(given),
+        "grid": ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output),
     }
     return fill(texts.wrong, facts)
 
 
-def _differences(given: Grid, expected: Grid, template: Template) -> str:
+def _differences(output: Grid, expected: Grid, template: Template) -> str:
     """Return the cells that differ, row by row; both grids have the same shape."""
     colors = template.notation.colors
     return "".join(
@@ -116,11 +118,11 @@ def _differences(given: Grid, expected: Grid, template: Template) -> str:
             {
                 "row": row,
                 "column": column,
-                "given": colors[given[row, column]],
+                "given": colors[output[row, column]],
                 "expected": colors[expected[row, column]],
             },
         )
-        for row, column in np.argwhere(given != expected).tolist()
+        for row, column in np.argwhere(output != expected).tolist()
     )
 
 
@@ -149,7 +151,7 @@ def body_of(answer: str) -> str:
 
 
 def has_closed_code(completion: str) -> bool:
-    """Whether the first `python` block ends and is not empty: what the published `valid code` counts."""
+    """Return whether the first `python` block ends and is not empty, as the published `valid code` counts."""
     code, end = _first_python_block(_after_thought(completion))
     return bool(end and code.strip())
 
@@ -157,7 +159,7 @@ def has_closed_code(completion: str) -> bool:
 def extract_code(completion: str) -> str | None:
     """Return the first `python` block (an unclosed one counts), as published, else the block that blocks.py names.
 
-    Only what follows a thought counts. An indented block, as in a list, is dedented: as it is, it could not run.
+    Only the text after a thought counts. An indented block, as in a list, is dedented: as it is, it could not run.
     """
     answer = _after_thought(completion)
     if _PYTHON not in answer:
@@ -168,7 +170,7 @@ def extract_code(completion: str) -> str | None:
 
 
 def _after_thought(completion: str) -> str:
-    """Return what follows the last thought; of a thought that is never closed, what is before it."""
+    """Return the text after the last thought, or before a thought that is never closed."""
     answer = completion.rpartition(_CLOSE_THOUGHT)[2]
     before, opened, _ = answer.partition(_OPEN_THOUGHT)
     return before if opened and _END not in before else answer
@@ -179,3 +181,46 @@ def _first_python_block(completion: str) -> tuple[str, str]:
     _, _, after = completion.partition(_PYTHON)
     code, end, _ = after.partition(_PYTHON)[0].partition(_END)
     return code, end
+
+
+class Renderer:
+    """A model's chat template and tokenizer."""
+
+    def __init__(self, model_path: str) -> None:
+        self._chat = load_chat(model_path)
+
+    def render(self, messages: Sequence[Message]) -> tuple[str, int]:
+        """Return a conversation's text up to where the model continues, and its number of tokens.
+
+        A last message of the assistant is the beginning of the answer.
+        """
+        conversation, prefix = split_prefix(self.masked(messages))
+        text = self._chat.render(conversation) + prefix
+        return text, self.count(text)
+
+    def check_template(self, template: Template, longest: int) -> None:
+        """Raise `InputError` if a text of a template alone has more tokens than a prompt may have."""
+        texts = {**asdict(template), **asdict(template.notation), **asdict(template.feedback)}
+        for name, text in texts.items():
+            if isinstance(text, str) and (n_tokens := self.count(text)) > longest:
+                raise InputError(
+                    f"the template's text {name} alone has {n_tokens} tokens, but prompts have at most {longest}: "
+                    "shorten it (docs/prompts.md), or raise model.window"
+                )
+
+    def masked(self, messages: Sequence[Message]) -> list[Message]:
+        """Return a conversation without the text of special tokens in its messages, except in the next answer's prefix.
+
+        Messages that are rendered again later are stored in this form.
+        """
+        conversation, prefix = split_prefix(messages)
+        plain = [Message(role=message["role"], content=self.plain(message["content"])) for message in conversation]
+        return [*plain, Message(role="assistant", content=prefix)] if prefix else plain
+
+    def plain(self, text: str) -> str:
+        """Return a text without that of special tokens."""
+        return without_marks(text, self._chat.marks)
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens of a text that continues a conversation."""
+        return self._chat.count(text)
