@@ -88,7 +88,7 @@ def test_a_built_in_reward_is_one_function(package: Copy):
         "a reward",
         "refining/config/rewards.py",
         "@built_in\ndef repetition",
-        '@of_program\ndef any_grid(grade: Grade) -> float:\n    """1 if a grid is correct, else 0"""\n'
+        '@program_reward\ndef any_grid(grade: Grade) -> float:\n    """1 if a grid is correct, else 0"""\n'
         "    return float(grade.correct_grids > 0.0)\n\n\n@built_in\ndef repetition",
     )
     shutil.copytree(ROOT / "config", package.folder / "config")

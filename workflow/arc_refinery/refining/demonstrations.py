@@ -34,7 +34,7 @@ from arc_refinery.refining.prompts import (
     split_prefix,
     transform_program,
 )
-from arc_refinery.sandbox import Executor, Outcome, Program, Status
+from arc_refinery.sandbox import Executor, Program, Status
 from arc_refinery.seeding import stream
 
 SOURCE = "source"
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 class Target:
     """A whole answer with a correct program."""
 
-    origin: str  # of the program: "source", or an attempt's id
+    origin: str  # "source", or the id of the attempt that has the program
     text: str
 
 
@@ -74,7 +74,7 @@ def source_answers(tasks: Iterable[Task], template: Template, executor: Executor
     def programs() -> Iterator[Program]:
         for task in tasks:
             counts["tasks"] += 1
-            bare = is_generated(task)  # in pretraining, these had no comment on their concepts
+            bare = is_generated(task)  # in pretraining, such programs had no comment on their concepts
             program = transform_program(task.source, bare)
             text = program and completed_answer(program, template.assistant_prefix)
             if text:
@@ -85,7 +85,9 @@ def source_answers(tasks: Iterable[Task], template: Template, executor: Executor
     answers: dict[str, Target] = {}
     for outcome in executor.run(programs()):
         task, answer = executed.popleft()
-        if _reproduces(outcome, task):
+        if outcome.status == Status.ok and all(
+            np.array_equal(output, pair.output) for output, pair in zip(outcome.outputs, task.pairs, strict=True)
+        ):
             answers[task.task_id] = answer
     n_tasks = counts["tasks"]
     logger.info(
@@ -109,22 +111,22 @@ def make_demonstrations(
     built-in generator. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`), `n_tasks_without_target` (no
     correct program to learn, though an attempt was incorrect) and `n_too_long`.
     """
-    for task_id, group in groupby(graded, key=lambda one: one.attempt.task_id):
+    for task_id, group in groupby(graded, key=lambda graded_attempt: graded_attempt.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
         counts["n_tasks"] += 1
         if sum(map(_is_correct, attempts)) > plan.settings.max_pass_rate * len(attempts):
             counts["n_too_easy"] += 1
             continue
         if plan.settings.targets == "hindsight":
-            chosen = list(islice(_in_hindsight(attempts, template, task_id in generated), plan.settings.n_parents))
-            has_target = bool(chosen)
+            pairs = list(islice(_in_hindsight(attempts, template, task_id in generated), plan.settings.n_parents))
+            has_target = bool(pairs)
         else:
             targets = _targets(attempts, sources, plan.settings, task_id in generated)
             incorrect = best_incorrect(attempts, plan.include_errors)
-            chosen = [(one, targets[one.prompt.prompt_id]) for one in incorrect if one.prompt.prompt_id in targets]
-            has_target = bool(chosen) or not incorrect
+            pairs = [(parent, targets[name]) for parent in incorrect if (name := parent.prompt.prompt_id) in targets]
+            has_target = bool(pairs) or not incorrect
         counts["n_tasks_without_target"] += not has_target
-        for number, (parent, target) in enumerate(chosen[: plan.settings.n_parents]):
+        for number, (parent, target) in enumerate(pairs[: plan.settings.n_parents]):
             row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, plan, template, renderer)
             n_completion = renderer.count(row.completion) + 1
             if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:
@@ -141,21 +143,22 @@ def _targets(
 ) -> dict[str, Target]:
     """Return the answer to learn for each prompt of a task that has a correct one."""
     if settings.targets == "source":
-        unaugmented = [
-            one for one in attempts if one.prompt.augmentation == IDENTITY and one.attempt.task_id in sources
-        ]
-        return {one.prompt.prompt_id: sources[one.attempt.task_id] for one in unaugmented}
-    correct = [one for one in attempts if _is_correct(one) and _can_be_learned(one, is_generated)]
-    frequency = Counter((one.prompt.prompt_id, one.attempt.completion) for one in correct)
+        return {
+            graded.prompt.prompt_id: sources[graded.attempt.task_id]
+            for graded in attempts
+            if graded.prompt.augmentation == IDENTITY and graded.attempt.task_id in sources
+        }
+    correct = [graded for graded in attempts if _is_correct(graded) and _can_be_learned(graded, is_generated)]
+    frequency = Counter((graded.prompt.prompt_id, graded.attempt.completion) for graded in correct)
 
-    def rank(one: GradedAttempt) -> tuple[int, int]:
-        return frequency[one.prompt.prompt_id, one.attempt.completion], -one.attempt.n_tokens
+    def rank(graded: GradedAttempt) -> tuple[int, int]:
+        return frequency[graded.prompt.prompt_id, graded.attempt.completion], -graded.attempt.n_tokens
 
     best: dict[str, GradedAttempt] = {}
-    for one in correct:
-        if rank(one) > rank(best.setdefault(one.prompt.prompt_id, one)):
-            best[one.prompt.prompt_id] = one
-    return {name: Target(one.attempt.attempt_id, one.attempt.completion) for name, one in best.items()}
+    for graded in correct:
+        if rank(graded) > rank(best.setdefault(graded.prompt.prompt_id, graded)):
+            best[graded.prompt.prompt_id] = graded
+    return {name: Target(graded.attempt.attempt_id, graded.attempt.completion) for name, graded in best.items()}
 
 
 def _in_hindsight(
@@ -165,47 +168,43 @@ def _in_hindsight(
 
     The attempt, on the same prompt, is the one whose grids are nearest; without one, it is the answer itself.
     """
-    ran = [one for one in attempts if one.verdict.status == Status.ok]
+    ran = [graded for graded in attempts if graded.verdict.status == Status.ok]
     seen: set[bytes] = set()
-    for one in ran:
-        grids = _train_grids(one)
-        if grids in seen or not _can_be_learned(one, is_generated):
+    for answer in ran:
+        grids = _train_grids(answer)
+        if grids in seen or not _can_be_learned(answer, is_generated):
             continue
         seen.add(grids)
-        on_prompt = (other for other in ran if other.prompt.prompt_id == one.prompt.prompt_id)
+        on_prompt = (other for other in ran if other.prompt.prompt_id == answer.prompt.prompt_id)
         others = [other for other in on_prompt if _train_grids(other) != grids]
+        wanted = answer.verdict.train_outputs
+        nearest = max(others, key=lambda other: mean_pixel_score(other.verdict.train_outputs, wanted), default=answer)
         yield (
-            replace(_nearest(others, one), prompt=_hindsight_prompt(one, template)),
-            Target(one.attempt.attempt_id, one.attempt.completion),
+            replace(nearest, prompt=_hindsight_prompt(answer, template)),
+            Target(answer.attempt.attempt_id, answer.attempt.completion),
         )
 
 
-def _nearest(others: Sequence[GradedAttempt], one: GradedAttempt) -> GradedAttempt:
-    """Return the attempt whose train grids have the highest pixel score against those of one; without any, this one."""
-    wanted = one.verdict.train_outputs
-    return max(others, key=lambda other: mean_pixel_score(other.verdict.train_outputs, wanted), default=one)
+def _train_grids(graded: GradedAttempt) -> bytes:
+    return b"".join(bytes(grid.shape) + grid.tobytes() for grid in graded.verdict.train_outputs)
 
 
-def _train_grids(one: GradedAttempt) -> bytes:
-    return b"".join(bytes(grid.shape) + grid.tobytes() for grid in one.verdict.train_outputs)
-
-
-def _hindsight_prompt(one: GradedAttempt, template: Template) -> Prompt:
-    """Return an attempt's prompt with the grids that its program gave as the outputs of the train pairs."""
-    outputs = zip(one.prompt.train, outputs_seen(one), strict=True)
+def _hindsight_prompt(graded: GradedAttempt, template: Template) -> Prompt:
+    """Return an attempt's prompt with its program's grids as the outputs of the train pairs."""
+    outputs = zip(graded.prompt.train, outputs_seen(graded), strict=True)
     train = tuple(Pair(pair.input, output) for pair, output in outputs)
-    messages = first_turn(Task(one.prompt.task_id, train, one.prompt.test, ""), template)
-    return replace(one.prompt, train=train, messages=tuple(messages))
+    messages = first_turn(Task(graded.prompt.task_id, train, graded.prompt.test, ""), template)
+    return replace(graded.prompt, train=train, messages=tuple(messages))
 
 
-def _can_be_learned(one: GradedAttempt, is_generated: bool) -> bool:
+def _can_be_learned(graded: GradedAttempt, is_generated: bool) -> bool:
     """Programs of the generator's evaluation sets are never learned, even if sampling finds one."""
-    is_held_out = is_generated and has_held_out_text(body_of(one.attempt.completion))
-    return one.attempt.finish_reason == "stop" and not is_held_out
+    is_held_out = is_generated and has_held_out_text(body_of(graded.attempt.completion))
+    return graded.attempt.finish_reason == "stop" and not is_held_out
 
 
-def _is_correct(one: GradedAttempt) -> bool:
-    return one.verdict.train_is_correct and one.verdict.test_is_correct
+def _is_correct(graded: GradedAttempt) -> bool:
+    return graded.verdict.train_is_correct and graded.verdict.test_is_correct
 
 
 def _demonstration(
@@ -225,10 +224,4 @@ def _demonstration(
         completion=completion,
         target=target.origin,
         n_tokens=n_prompt + renderer.count(completion) + 1,
-    )
-
-
-def _reproduces(outcome: Outcome, task: Task) -> bool:
-    return outcome.status == Status.ok and all(
-        np.array_equal(output, pair.output) for output, pair in zip(outcome.outputs, task.pairs, strict=True)
     )

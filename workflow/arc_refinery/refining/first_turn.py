@@ -23,7 +23,7 @@ def first_turn_prompts(
     """Yield one prompt per `batch_size` completions of each task.
 
     A prompt's augmentation and order depend only on the seed, the branch, the task and the prompt's number. So the
-    prompts of the first 64 of 128 completions are those of a run with 64, and training prompts are others than
+    prompts of the first 64 of 128 completions are those of a run with 64, and training prompts differ from
     evaluation prompts.
     """
     purpose = "augment" if branch == "turn1" else f"augment for {branch}"
@@ -34,12 +34,12 @@ def first_turn_prompts(
             augmentation, order = IDENTITY, tuple(range(len(task.train)))
             if sampling.use_data_augmentation:
                 augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
-            shown = None
+            only_test = None
             if sampling.test_inputs == "one":
-                shown = int(rng.integers(len(task.test)))
+                only_test = int(rng.integers(len(task.test)))
             n_completions = min(sampling.batch_size, n_predictions - start)
             name = f"{task.task_id}/{branch}-{number:03d}"
-            yield first_turn_prompt(task, name, augmentation, order, n_completions, template, renderer, shown)
+            yield first_turn_prompt(task, name, augmentation, order, n_completions, template, renderer, only_test)
 
 
 def first_turn_prompt(
@@ -50,14 +50,14 @@ def first_turn_prompt(
     n_predictions: int,
     template: Template,
     renderer: Renderer,
-    shown: int | None = None,
+    only_test: int | None = None,
 ) -> Prompt:
     """Return the prompt that shows a task in this augmentation and order of its train pairs.
 
-    `shown` is the index of the only test input in its text; None: all are shown.
+    `only_test` is the index of the only test input in its text; None: the text has all test inputs.
     """
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    visible = seen if shown is None else replace(seen, test=seen.test[shown : shown + 1])
+    visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
     messages = renderer.masked(first_turn(visible, template))
     text, n_tokens = renderer.render(messages)
     return Prompt(

@@ -25,35 +25,35 @@ class GradedAttempt:
 
 
 def read_graded(files: BranchFiles, excluded: Collection[str] = ()) -> Iterator[GradedAttempt]:
-    """Yield the attempts of a branch in the prompts' order of tasks, whatever their shard.
+    """Yield the attempts of a branch in the prompts' order of tasks, except those on the tasks `excluded`.
 
-    Without those on tasks with the ids `excluded`.
-
-    Raises `RecordError` where prompts, attempts and verdicts do not match one to one (`records.check_branch`).
+    Raises `RecordError` if prompts, attempts and verdicts do not match one to one (`records.check_branch`).
     """
     records.check_branch(files)
     prompts = {prompt.prompt_id: prompt for prompt in records.read(files.prompts, Prompt)}
-    place = {task_id: number for number, task_id in enumerate(dict.fromkeys(one.task_id for one in prompts.values()))}
+    task_ids = dict.fromkeys(prompt.task_id for prompt in prompts.values())
+    order = {task_id: index for index, task_id in enumerate(task_ids)}
     shards: list[Iterator[GradedAttempt]] = []
     for job, verdicts in enumerate(files.verdicts):
         start, n_verdicts = 0, records.count(verdicts)
         for attempts in files.attempts_of_job(job):
             stop = start + records.count(attempts)
-            chosen = np.zeros(n_verdicts, bool)
-            chosen[start:stop] = True
-            shards.append(_of_shard(prompts, attempts, verdicts, chosen))
+            rows = np.zeros(n_verdicts, bool)
+            rows[start:stop] = True
+            shards.append(_read_shard(prompts, attempts, verdicts, rows))
             start = stop
-    graded = merge(*shards, key=lambda one: place[one.attempt.task_id])
-    return (one for one in graded if one.attempt.task_id not in excluded)
+    graded = merge(*shards, key=lambda entry: order[entry.attempt.task_id])
+    return (entry for entry in graded if entry.attempt.task_id not in excluded)
 
 
 def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[str, tuple[Grid, ...]]:
     """Return the outputs of some attempts from files of verdicts: for all pairs of the task, in its form and order."""
-    found: dict[str, tuple[Grid, ...]] = {}
+    outputs: dict[str, tuple[Grid, ...]] = {}
     for path in paths:
-        chosen = np.isin(records.texts(path, Verdict, "attempt_id"), list(attempt_ids))
-        found |= {one.attempt_id: one.train_outputs + one.test_outputs for one in records.read(path, Verdict, chosen)}
-    return found
+        rows = np.isin(records.texts(path, Verdict, "attempt_id"), list(attempt_ids))
+        for verdict in records.read(path, Verdict, rows):
+            outputs[verdict.attempt_id] = verdict.train_outputs + verdict.test_outputs
+    return outputs
 
 
 def check_attempts(
@@ -77,10 +77,10 @@ def check_attempts(
                 )
 
 
-def _of_shard(
-    prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, chosen: NDArray[np.bool_]
+def _read_shard(
+    prompts: Mapping[str, Prompt], attempts: Path, verdicts: Path, rows: NDArray[np.bool_]
 ) -> Iterator[GradedAttempt]:
-    """Yield the attempts of a file, whose verdicts are the chosen rows of another."""
-    pairs = zip(records.read(attempts, Attempt), records.read(verdicts, Verdict, chosen), strict=True)
+    """Yield the attempts of a file, whose verdicts are some rows of another file."""
+    pairs = zip(records.read(attempts, Attempt), records.read(verdicts, Verdict, rows), strict=True)
     for attempt, verdict in pairs:
         yield GradedAttempt(prompts[attempt.prompt_id], attempt, verdict)

@@ -22,7 +22,7 @@ from arc_refinery.refining.config.rewards import Grade
 from arc_refinery.refining.prompts import extract_code, has_closed_code
 from arc_refinery.sandbox import Executor, Program
 
-ATTEMPTS_AT_ONCE = 2000  # of a shard in memory
+ATTEMPTS_AT_ONCE = 2000  # attempts of a shard that are in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,12 @@ def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Gr
     Consecutive equal programs on equal inputs are executed once.
     """
     codes = [extract_code(answer.text) for answer in answers]
-    with closing(executor.run(_programs(codes, answers))) as outcomes:
+    programs = (
+        Program(str(index), code, answer.inputs)
+        for index, (code, answer) in enumerate(zip(codes, answers, strict=True))
+        if code is not None
+    )
+    with closing(executor.run(programs)) as outcomes:
         for code, answer in zip(codes, answers, strict=True):
             if code is None:
                 yield Grade(NO_CODE)
@@ -58,13 +63,13 @@ def grade_attempts(
 ) -> Iterator[Verdict]:
     """Yield one verdict per attempt, in order, in constant memory. `n_attempts` is for the progress bar only.
 
-    With `outputs`, of their parents by id, programs run on these instead of the task's inputs.
+    With `outputs`, the parents' grids by id, programs run on these instead of the task's inputs.
     """
     remaining = iter(attempts)
     with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
-        while some := list(islice(remaining, ATTEMPTS_AT_ONCE)):
-            with closing(grade_answers(list(_answers(some, tasks, outputs)), executor)) as grades:
-                for attempt, graded in zip(some, grades, strict=True):
+        while batch := list(islice(remaining, ATTEMPTS_AT_ONCE)):
+            with closing(grade_answers(list(_answers(batch, tasks, outputs)), executor)) as grades:
+                for attempt, graded in zip(batch, grades, strict=True):
                     yield verdict_of(attempt, tasks[attempt.task_id], graded)
                     progress.update()
 
@@ -81,7 +86,7 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
     train, test = outputs[: len(task.train)], outputs[len(task.train) :]
     truths = [pair.output for pair in task.pairs]
     train_truth, test_truth = truths[: len(task.train)], truths[len(task.train) :]
-    shown = outputs[: len(task.train + task.test)]
+    visible = outputs[: len(task.train + task.test)]  # without hidden pairs
     return Verdict(
         attempt_id=attempt.attempt_id,
         prompt_id=attempt.prompt_id,
@@ -94,7 +99,7 @@ def verdict_of(attempt: Attempt, task: Task, graded: Grade) -> Verdict:
         error=graded.error,
         train_outputs=train,
         test_outputs=test,
-        fingerprint=fingerprint(shown) if shown else "",
+        fingerprint=fingerprint(visible) if visible else "",
         train_pixel_score=mean_pixel_score(train, train_truth) if train else 0.0,
         train_correct_grids=correct_grids(train, train_truth) if train else 0.0,
         test_pixel_score=mean_pixel_score(test, test_truth) if test else 0.0,
@@ -120,9 +125,3 @@ def _answers(
             grids = tuple(pair.input for pair in task.pairs) if outputs is None else outputs[parent_id]
             inputs = tuple(attempt.augmentation.apply(grids[index]) for index in _seen_order(attempt, task))
         yield Answer(attempt.completion, inputs, ())  # verdict_of compares on the original task
-
-
-def _programs(codes: Iterable[str | None], answers: Sequence[Answer]) -> Iterator[Program]:
-    for index, (code, answer) in enumerate(zip(codes, answers, strict=True)):
-        if code is not None:
-            yield Program(str(index), code, answer.inputs)

@@ -20,7 +20,7 @@ def grpo_inputs(experiment: Refining) -> dict[str, Paths]:
 
 def report_inputs(experiment: Refining) -> Paths:
     return [
-        *(f"<results>/tasks/{one.name}.parquet" for one in experiment.evaluation.sets),
+        *(f"<results>/tasks/{name}.parquet" for name in experiment.set_names),
         *overlap(experiment),
         *training_prompt_files(experiment),
         *evaluation_prompts(experiment),
@@ -42,8 +42,8 @@ def templates(experiment: Refining) -> Paths:
 
 def task_set(experiment: Refining, tasks: str) -> Paths:
     """The files that an evaluation set is read from, and the list of the tasks to keep."""
-    chosen = experiment.evaluation_set(tasks)
-    paths = [Path(path) for path in (chosen.path, chosen.solutions, chosen.only) if path]
+    evaluated = experiment.evaluation_set(tasks)
+    paths = [Path(path) for path in (evaluated.path, evaluated.solutions, evaluated.only) if path]
     return [str(file) for path in paths for file in (task_files(path) if path.is_dir() else [path])]
 
 
@@ -59,7 +59,7 @@ def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:
 
 
 def overlap(experiment: Refining) -> Paths:
-    """Which tasks to train on are evaluated, too."""
+    """File of the tasks to train on that are evaluated, too."""
     return ["<results>/training/overlap.parquet"] if experiment.sets_to_keep_apart else []
 
 
@@ -84,12 +84,12 @@ def verdicts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
 
 
 def attempts_to_grade(experiment: Refining, tasks: str, branch: str, job: str) -> Paths:
-    of_branch = files(experiment, tasks, branch)
-    if int(job) >= of_branch.n_grading_jobs:
+    branch_files = files(experiment, tasks, branch)
+    if int(job) >= branch_files.n_grading_jobs:
         raise ConfigError(
-            f"{tasks}/{branch} has no grading job {job}: its {of_branch.n_grading_jobs} are numbered from 000"
+            f"{tasks}/{branch} has no grading job {job}: its {branch_files.n_grading_jobs} are numbered from 000"
         )
-    return _texts(of_branch.attempts_of_job(int(job)))
+    return _texts(branch_files.attempts_of_job(int(job)))
 
 
 def continued_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
@@ -115,7 +115,7 @@ def sampler(experiment: Refining, tasks: str, branch: str) -> Paths:
 
 
 def adapter(experiment: Refining, tasks: str, branch: str) -> Paths:
-    """The trained adapter where a branch is sampled with one."""
+    """The trained adapter that a branch is sampled with, if any."""
     name = experiment.adapter_of(tasks, branch)
     return adapters([name] if name else [])
 
@@ -130,13 +130,13 @@ def evaluation_prompts(experiment: Refining) -> Paths:
 
 
 def all_prompts(experiment: Refining) -> Paths:
-    """Every file of prompts of the experiment: first turns, what is trained on, what the arms answer."""
+    """Every file of prompts of the experiment: of first turns, of training, and of the arms' later turns."""
     first = [str(files(experiment, tasks, "turn1").prompts) for tasks in experiment.refined_for_training]
     return list(dict.fromkeys([*first, *training_prompt_files(experiment), *evaluation_prompts(experiment)]))
 
 
 def _branches(experiment: Refining) -> list[tuple[str, str]]:
-    """(evaluation set, branch) of everything that the report compares."""
+    """Return (evaluation set, branch) of everything that the report compares."""
     return [(task_set.name, branch) for task_set in experiment.evaluation.sets for branch in experiment.branches]
 
 

@@ -1,7 +1,7 @@
 """Prompts of turn 2 and later: incorrect attempts, best first, with their execution results.
 
-Expected outputs of test pairs are not used: attempts are chosen by their train pairs, and feedback shows only those. A
-second turn of the embedded model, on a task with one train pair (more of the feedback in refining/prompts/template.py):
+Expected outputs of test pairs are not used: attempts are selected by their train pairs, and feedback shows only those.
+A second turn of the embedded model, on a task with one train pair (prompts/template.py has more forms of feedback):
 
     <|user|>
     input 1x2
@@ -46,7 +46,7 @@ from arc_refinery.sandbox import Status
 
 @dataclass(frozen=True, slots=True)
 class NextTurnPlan:
-    """How each task's budget for the next turn is spent: prompts cycle through the best parents."""
+    """Settings of the next turn: a task's prompts cycle through its best parents until the budget is spent."""
 
     branch: str  # part of the prompt ids
     n_considered: int  # attempts per task that may become parents, from the first
@@ -64,16 +64,16 @@ def next_turn_prompts(
 ) -> Iterator[Prompt]:
     """Yield the next turn's prompts, none for tasks without parents; in `graded`, a task's attempts are consecutive."""
     with_parents = (
-        parents
-        for _, attempts in groupby(graded, key=lambda one: one.attempt.task_id)
-        if (parents := _parents(list(islice(attempts, plan.n_considered)), plan))
+        parents[: plan.n_parents]
+        for _, attempts in groupby(graded, key=lambda parent: parent.attempt.task_id)
+        if (parents := best_incorrect(list(islice(attempts, plan.n_considered)), plan.include_errors, plan.select))
     )
-    for parents, executed in _with_feedback_of(with_parents, plan.feedback):
+    for parents, executed in _with_executed(with_parents, plan.feedback):
         for start in range(0, plan.n_predictions, plan.batch_size):
             number = start // plan.batch_size
             parent = parents[number % len(parents)]
-            shown = executed[number % len(executed)] if executed else None
-            messages = renderer.masked(_conversation(parent, shown, plan, template))
+            origin = executed[number % len(executed)] if executed else None
+            messages = renderer.masked(_conversation(parent, origin, plan, template))
             text, n_tokens = renderer.render(messages)
             task = residual_task(parent) if template.form == RESIDUAL_ONLY else parent.prompt
             yield Prompt(
@@ -109,8 +109,8 @@ def residual_task(parent: GradedAttempt) -> Task:
     train, test = outputs_seen(parent), map(prompt.augmentation.apply, verdict.test_outputs[: len(prompt.test)])
     return Task(
         prompt.task_id,
-        tuple(Pair(given, pair.output) for given, pair in zip(train, prompt.train, strict=True)),
-        tuple(Pair(given, pair.output) for given, pair in zip(test, prompt.test, strict=True)),
+        tuple(Pair(output, pair.output) for output, pair in zip(train, prompt.train, strict=True)),
+        tuple(Pair(output, pair.output) for output, pair in zip(test, prompt.test, strict=True)),
         "",
     )
 
@@ -121,11 +121,7 @@ def outputs_seen(parent: GradedAttempt) -> tuple[Grid, ...]:
     return tuple(prompt.augmentation.apply(parent.verdict.train_outputs[index]) for index in prompt.train_order)
 
 
-def _parents(attempts: Sequence[GradedAttempt], plan: NextTurnPlan) -> list[GradedAttempt]:
-    return best_incorrect(attempts, plan.include_errors, plan.select)[: plan.n_parents]
-
-
-def _with_feedback_of(
+def _with_executed(
     with_parents: Iterable[list[GradedAttempt]], feedback: FeedbackKind
 ) -> Iterator[tuple[list[GradedAttempt], list[GradedAttempt]]]:
     """Yield the parents of each task, and the attempts whose feedback is shown: (parents, executed)."""
@@ -151,15 +147,17 @@ def best_incorrect(
     Ranked by share of correct train grids, then pixel score, then order. With `include_errors`, attempts that raised
     follow; `best-distinct`: one per program.
     """
-    wrong = [one for one in attempts if one.verdict.status == Status.ok and not one.verdict.train_is_correct]
-    wrong.sort(key=lambda one: (-one.verdict.train_correct_grids, -one.verdict.train_pixel_score))
+    wrong = [
+        graded for graded in attempts if graded.verdict.status == Status.ok and not graded.verdict.train_is_correct
+    ]
+    wrong.sort(key=lambda graded: (-graded.verdict.train_correct_grids, -graded.verdict.train_pixel_score))
     if include_errors:
-        wrong += [one for one in attempts if one.verdict.status == Status.error]
+        wrong += [graded for graded in attempts if graded.verdict.status == Status.error]
     if select == "best":
         return wrong
     distinct: dict[str, GradedAttempt] = {}
-    for one in wrong:
-        distinct.setdefault(one.verdict.fingerprint or one.verdict.program_hash, one)
+    for graded in wrong:
+        distinct.setdefault(graded.verdict.fingerprint or graded.verdict.program_hash, graded)
     return list(distinct.values())
 
 

@@ -20,10 +20,10 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Overlap
 
-TEMPLATE_ROWS = "template_rows"  # stands for a part or set: rows that the model was trained on before
+TEMPLATE_ROWS = "template_rows"  # in the column of the part or set: rows that the model was trained on before
 SYMMETRIES = [Augmentation(n_rotations, transpose) for transpose in (False, True) for n_rotations in range(4)]
 
-_Colors = tuple[int, ...]  # of a pair, in the order in which they appear
+_Colors = tuple[int, ...]  # colours of a pair, in the order in which they appear
 _Pairs = dict[bytes, set[_Colors]]  # each pair with its colours numbered in that order, and the colours themselves
 
 
@@ -37,7 +37,7 @@ class _Form:
 
 
 class EvaluatedTasks:
-    """The tasks of evaluation sets, to be found again among others."""
+    """The tasks of evaluation sets, to be recognised among others."""
 
     def __init__(self, sets: Mapping[str, Iterable[Task]]) -> None:
         self._by_id: dict[str, list[str]] = {}  # names of the sets
@@ -54,8 +54,8 @@ class EvaluatedTasks:
         """Return the evaluated tasks that a task is, as {(set, task id): "id" or "content"}."""
         pairs = _numbered(task)
         forms = {id(form): form for pair in pairs for form in self._by_pair.get(pair, ())}
-        found = {(form.tasks, form.task_id): "content" for form in forms.values() if _are_one(pairs, form.pairs)}
-        return found | {(name, task.task_id): "id" for name in self._by_id.get(task.task_id, ())}
+        same = {(form.tasks, form.task_id): "content" for form in forms.values() if _are_one(pairs, form.pairs)}
+        return same | {(name, task.task_id): "id" for name in self._by_id.get(task.task_id, ())}
 
 
 def overlaps(files: Iterable[Path], evaluated: EvaluatedTasks) -> Iterator[Overlap]:
@@ -73,18 +73,18 @@ def overlaps_of(task: Task, tasks: str, evaluated: EvaluatedTasks) -> Iterator[O
 
 
 def read_overlap(folder: Path) -> list[Overlap]:
-    """Return the tasks to train on that are evaluated, too; `folder`: of an experiment's results."""
+    """Return the tasks to train on that are evaluated, too; `folder` holds an experiment's results."""
     path = folder / "training/overlap.parquet"
     return list(records.read(path, Overlap)) if path.exists() else []
 
 
 def left_out(path: Path | None) -> set[str]:
     """Return the ids of the tasks that are not to be trained on, from a file of overlaps."""
-    return {one.task_id for one in records.read(path, Overlap)} if path else set()
+    return {overlap.task_id for overlap in records.read(path, Overlap)} if path else set()
 
 
 def _numbered(task: Task) -> _Pairs:
-    """Return the pairs whose output is known, whatever their colours."""
+    """Return the pairs whose output is known, with their colours numbered."""
     pairs: _Pairs = {}
     for pair in chain(task.train, task.test):
         if pair.output.size:
@@ -106,11 +106,11 @@ def _are_one(pairs: _Pairs, others: _Pairs) -> bool:
     common = pairs.keys() & others.keys()
     if len(common) < min(2, n_least) or 2 * len(common) <= n_least:
         return False
-    # one permutation must recolour all of them; pairs that are there in several colours do not say which
+    # one permutation must recolour all of them; pairs that occur in several colours do not show which
     renamed = {
         both
         for pair in common
         if len(pairs[pair]) == len(others[pair]) == 1
         for both in zip(*pairs[pair], *others[pair], strict=True)
     }
-    return len(renamed) == len({one for one, _ in renamed}) == len({other for _, other in renamed})
+    return len(renamed) == len({old for old, _ in renamed}) == len({new for _, new in renamed})

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from math import nan
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,18 +40,18 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
     temperature, top_p and log-probability, seed -1. Predictions with the same augmentation in a row count as answers to
     one prompt, with the train pairs in the task's order.
     """
-    of_tasks = read_json(path)
-    if not of_tasks:
+    predictions_by_task = read_json(path)
+    if not predictions_by_task:
         raise InputError(f"{path}: has no tasks; expected at least one")
-    if any(isinstance(one, dict) and one.get("data_augmentation_params") for one in of_tasks.values()):
+    if any(isinstance(entry, dict) and entry.get("data_augmentation_params") for entry in predictions_by_task.values()):
         logger.warning("%s: %s", path, OUT_OF_STEP)
-    for task_id, predictions in of_tasks.items():
+    for task_id, predictions in predictions_by_task.items():
         where = f"{path}: task {task_id}"
         if task_id not in tasks:
             raise InputError(f"{where} is not among the tasks; give the tasks that were predicted")
-        read = _of_task(predictions, where)
+        read = _texts_and_augmentations(predictions, where)
         order = tuple(range(len(tasks[task_id].train)))
-        for number, (augmentation, group) in enumerate(groupby(read, key=lambda one: one[1])):
+        for number, (augmentation, group) in enumerate(groupby(read, key=itemgetter(1))):
             prompt_id = f"{task_id}/turn1-{number:03d}"
             for index, (text, _) in enumerate(group):
                 yield Attempt(
@@ -100,7 +100,7 @@ def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
     if not (turns is None or type(turns) is int):
         raise ValueError(f"n_rot90 is {turns!r}, expected a whole number")
     if not (
-        new_colors is None or (isinstance(new_colors, dict) and all(type(one) is int for one in new_colors.values()))
+        new_colors is None or (isinstance(new_colors, dict) and {type(new) for new in new_colors.values()} <= {int})
     ):
         raise ValueError(f"color_map is {new_colors!r}, expected whole numbers by color")
     colors = {color: color for color in range(N_COLORS)} | {int(old): new for old, new in (new_colors or {}).items()}
@@ -111,7 +111,7 @@ def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
     )
 
 
-def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
+def _texts_and_augmentations(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
     """Return the text and the augmentation of each prediction on one task."""
     match predictions:
         case {"text_predictions": list(texts), "data_augmentation_params": augmentation}:
@@ -120,23 +120,23 @@ def _of_task(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
             pass
         case _:
             raise InputError(f"{where} holds {in_words(predictions)}, expected a list; of each, {FORMS}")
-    read = [_prediction(one, f"{where}, prediction {number}") for number, one in enumerate(predictions)]
-    known = list(dict.fromkeys(augmentation for _, augmentation in read if augmentation is not None))
-    of_failed = known[0] if len(known) == 1 else Augmentation()
-    return [(text, augmentation or of_failed) for text, augmentation in read]
+    read = [_prediction(entry, f"{where}, prediction {number}") for number, entry in enumerate(predictions)]
+    distinct = list(dict.fromkeys(augmentation for _, augmentation in read if augmentation is not None))
+    usual = distinct[0] if len(distinct) == 1 else Augmentation()
+    return [(text, augmentation or usual) for text, augmentation in read]
 
 
-def _prediction(one: Any, where: str) -> tuple[str, Augmentation | None]:
-    match one:
+def _prediction(entry: Any, where: str) -> tuple[str, Augmentation | None]:
+    match entry:
         case {"text_prediction": str(text)}:
             pass
         case {"code": str(code)}:
             text = f"```python\n{code}\n```"
         case _:
-            raise InputError(f"{where} is {in_words(one)} of another form; {FORMS}")
-    if "data_augmentation_params" not in one:
+            raise InputError(f"{where} is {in_words(entry)} of another form; {FORMS}")
+    if "data_augmentation_params" not in entry:
         return text, None
     try:
-        return text, augmentation_of(one["data_augmentation_params"] or {})
+        return text, augmentation_of(entry["data_augmentation_params"] or {})
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{where}: field 'data_augmentation_params': {error}") from None

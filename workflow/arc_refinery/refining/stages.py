@@ -1,4 +1,4 @@
-"""Refining, for the rules: files that they read, and the commands of its stages as far as an experiment decides them.
+"""Stages of refining, for the rules: files that they read, and commands with the flags that an experiment sets.
 
 >>> from arc_refinery.config import load_experiment
 >>> experiment = load_experiment(Path("config/config.yaml"), Refining)
@@ -116,11 +116,11 @@ def _prompt_settings(experiment: Refining, model: PromptedModel, seed: int) -> d
 
 
 def _files_of_turn(experiment: Refining, tasks: str) -> dict[str, int]:
-    """Into how many files a turn is split."""
+    """Return the numbers of files that a turn is split into."""
     return {"n_shards": experiment.n_shards(tasks), "shards_per_grading_job": experiment.shards_per_grading_job}
 
 
-# What is trained on
+# Training
 
 
 def training_prompts(experiment: Refining, tasks: str) -> FirstPrompts | Refine:

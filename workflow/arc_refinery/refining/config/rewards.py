@@ -74,30 +74,30 @@ def built_in(function: Function) -> Function:
     return function
 
 
-def of_program(function: Callable[[Grade], float]) -> Callable[[Grade], float]:
+def program_reward(function: Callable[[Grade], float]) -> Callable[[Grade], float]:
     PROGRAM_REWARDS[function.__name__.replace("_", "-")] = function
     return built_in(function)
 
 
-@of_program
+@program_reward
 def arc_v1(grade: Grade) -> float:
     """1 + 8 × share of correct grids + pixel score, 0..10 (0 unless all outputs are valid)"""
     return 1.0 + 8.0 * grade.correct_grids + grade.pixel_score if grade.is_valid else 0.0
 
 
-@of_program
+@program_reward
 def arc_v2_no_pixel_score(grade: Grade) -> float:
     """1 + 9 × share of correct grids, 0..10 (0 unless all outputs are valid)"""
     return 1.0 + 9.0 * grade.correct_grids if grade.is_valid else 0.0
 
 
-@of_program
+@program_reward
 def staged(grade: Grade) -> float:
     """1 for code that is not blank, 1 for code that runs to valid outputs, and the share of correct grids, 0..3"""
     return float(bool(grade.code and grade.code.strip())) + float(grade.is_valid) + grade.correct_grids
 
 
-@of_program
+@program_reward
 def solved(grade: Grade) -> float:
     """1 if all grids are correct, else 0"""
     return float(grade.is_solved)
