@@ -54,5 +54,5 @@ def stop_token(template: str) -> str:
 
 def make_renderer(template: str, thinking: bool = True, call_format: str = "auto", toolbox: Any = None) -> ToolRenderer:
     schemas = (toolbox or Toolbox()).schemas
-    made = ToolRenderer(make_tokenizer(template), schemas, thinking, stop_token(template))
-    return with_call_format(made, call_format)
+    renderer = ToolRenderer(make_tokenizer(template), schemas, thinking, stop_token(template))
+    return with_call_format(renderer, call_format)

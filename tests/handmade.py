@@ -58,17 +58,17 @@ def finished(
     experiment = experiment.model_copy(update={"evaluation": evaluation})
     folder = results / experiment.experiment
     records.write(folder / f"tasks/{task_set.name}.parquet", Task, [make_task(task) for task in tasks], 0, {})
-    for branch, of_tasks in answers.items():
+    for branch, letters in answers.items():
         prompts = [
-            prompt(task, branch, number, len(of_tasks[task][2 * number :][:2]))
+            prompt(task, branch, number, len(letters[task][2 * number :][:2]))
             for task in tasks
-            for number in range(-(-len(of_tasks.get(task, "")) // 2))
+            for number in range(-(-len(letters.get(task, "")) // 2))
         ]
         records.write(folder / task_set.name / branch / "prompts.parquet", Prompt, prompts, 0, {})
         sampled = sampled_with(experiment, task_set.name, branch)
         for shard in range(n_shards):
-            ours = [task for task in tasks if task in of_tasks][shard::n_shards]
-            rows = [graded(task, branch, index, letter) for task in ours for index, letter in enumerate(of_tasks[task])]
+            ours = [task for task in tasks if task in letters][shard::n_shards]
+            rows = [graded(task, branch, index, letter) for task in ours for index, letter in enumerate(letters[task])]
             index = folder / task_set.name / branch
             records.write(
                 index / f"attempts/{shard:03d}.parquet", Attempt, [replace(row[0], **sampled) for row in rows], 0, {}
@@ -105,10 +105,10 @@ def prompt(task_id: str, branch: str, number: int, n_predictions: int, **changes
 
 def graded(task_id: str, branch: str, index: int, letter: str) -> tuple[Attempt, Verdict]:
     """An attempt and its verdict; two attempts share a prompt."""
-    asked = prompt(task_id, branch, index // 2, 2)
+    source = prompt(task_id, branch, index // 2, 2)
     attempt = make_attempt(
-        asked,
-        attempt_id=records.attempt_id(asked.prompt_id, index % 2),
+        source,
+        attempt_id=records.attempt_id(source.prompt_id, index % 2),
         n_tokens=10 + index,
         finish_reason="length" if letter == "n" else "stop",
         logprob=-1.0 - index,

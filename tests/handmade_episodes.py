@@ -65,9 +65,9 @@ Change = Callable[[Episode], Episode]
 def episode(question: Question, number: int, letter: str) -> Episode:
     calls, ending, reward, n_tokens = LETTERS[letter]
     said = [
-        one
+        message
         for call in calls
-        for one in (EpisodeMessage("assistant", "a call"), EpisodeMessage("tool", call.fault or "2"))
+        for message in (EpisodeMessage("assistant", "a call"), EpisodeMessage("tool", call.fault or "2"))
     ]
     return make_episode(
         question,
@@ -91,31 +91,31 @@ def experiment(
     every_answer: Mapping[str, Sequence[str]] = ANSWERS,
 ) -> ToolUse:
     """The files of a finished experiment, in the folder `results`; its first batches are in shard 0, others in 1."""
-    made = config.validate_experiment(settings, "test", ToolUse)
-    folder = results / made.experiment
+    validated = config.validate_experiment(settings, "test", ToolUse)
+    folder = results / validated.experiment
     records.write(folder / "questions/sums.parquet", Question, questions, 0, {})
     for arm, answers in every_answer.items():
-        adapter = made.adapter_of(arm)
+        adapter = validated.adapter_of(arm)
         sampled: dict[str, Any] = {
-            "model": inputs.model_path(made, made.model),
+            "model": inputs.model_path(validated, validated.model),
             "adapter": f"{folder}/adapters/{adapter}" if adapter else "",
-            "seed": made.seed,
-            "temperature": made.generation.temperature,
-            "top_p": made.generation.top_p,
+            "seed": validated.seed,
+            "temperature": validated.generation.temperature,
+            "top_p": validated.generation.top_p,
         }
-        played = [
+        rollouts = [
             [change(replace(episode(question, number, letter), **sampled)) for number, letter in enumerate(letters)]
             for question, letters in zip(questions, answers, strict=True)
         ]
         for shard in (0, 1):
-            rows = [one for of_question in played[shard::2] for one in of_question]
+            rows = [sample for samples in rollouts[shard::2] for sample in samples]
             records.write(folder / f"sums/{arm}/{shard:03d}.parquet", Episode, rows, 0, {"arm": arm})
-    (folder / "settings.json").write_text(json.dumps(made.model_dump(mode="json", exclude={"resources"})))
-    for adapter in made.adapters:
+    (folder / "settings.json").write_text(json.dumps(validated.model_dump(mode="json", exclude={"resources"})))
+    for adapter in validated.adapters:
         log = folder / "adapters" / adapter / "training.jsonl"
         log.parent.mkdir(parents=True)
         write_log(log)
-    return made
+    return validated
 
 
 def write_log(log: Path) -> None:

@@ -77,12 +77,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        if found := API.fullmatch(path):
-            kind, repository, what, revision = found.groups()
+        if match := API.fullmatch(path):
+            kind, repository, what, revision = match.groups()
             if self._exists(kind, repository, revision or "main"):
                 self._describe(kind, repository, what, revision or "main")
-        elif found := FILE.fullmatch(path):
-            self._file("dataset" if found[1] else "model", *found.groups()[1:])
+        elif match := FILE.fullmatch(path):
+            self._file("dataset" if match[1] else "model", *match.groups()[1:])
         else:
             self._refuse(404, "")
 

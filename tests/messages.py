@@ -39,10 +39,10 @@ class Wording:
 def wording(request: pytest.FixtureRequest, tmp_path: Path) -> Wording:
     test, config = name_of(request.node), request.config
     is_new = bool(config.getoption("write_messages"))
-    made = Wording(test, tmp_path, is_new)
+    fixture = Wording(test, tmp_path, is_new)
     if is_new:
-        config.stash[_WRITTEN][test] = made.seen
-    return made
+        config.stash[_WRITTEN][test] = fixture.seen
+    return fixture
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,9 +69,9 @@ def write(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if config.getoption("write_messages") and not exitstatus:
         ran = {module_of(test) for test in config.stash[COLLECTED]}
-        kept = {test: texts for test, texts in read().items() if module_of(test) not in ran}
-        made = {test: texts for test, texts in config.stash[_WRITTEN].items() if texts}
-        GOLDEN.write_text(written(kept | made))
+        others = {test: texts for test, texts in read().items() if module_of(test) not in ran}
+        seen = {test: texts for test, texts in config.stash[_WRITTEN].items() if texts}
+        GOLDEN.write_text(written(others | seen))
 
 
 def line_with(text: str, words: str) -> str:
@@ -101,7 +101,7 @@ def written(messages: dict[str, list[str]]) -> str:
 
 @cache
 def read() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = defaultdict(list)
+    texts: dict[str, list[str]] = defaultdict(list)
     module = test = ""
     for line in GOLDEN.read_text().splitlines() if GOLDEN.exists() else []:
         if line.startswith("# "):
@@ -109,7 +109,7 @@ def read() -> dict[str, list[str]]:
         elif line.startswith("## "):
             test = f"{module}::{line.removeprefix('## ')}"
         elif line.startswith("- "):
-            found[test].append(line.removeprefix("- "))
+            texts[test].append(line.removeprefix("- "))
         elif line.startswith("  "):
-            found[test][-1] += f"\n{line.removeprefix('  ')}"
-    return dict(found)
+            texts[test][-1] += f"\n{line.removeprefix('  ')}"
+    return dict(texts)

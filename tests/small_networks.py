@@ -24,8 +24,8 @@ CONFIGS = {
 
 def network(config: PretrainedConfig, **changes: Any) -> Any:
     torch.manual_seed(0)
-    made = AutoModelForCausalLM.from_config(type(config)(**config.to_dict() | changes), attn_implementation="sdpa")
-    for weights in made.parameters():
+    model = AutoModelForCausalLM.from_config(type(config)(**config.to_dict() | changes), attn_implementation="sdpa")
+    for weights in model.parameters():
         torch.nn.init.normal_(weights, std=0.3)  # far from uniform predictions
-    add_fused_lm_head(made, outputs=("log_probs", "entropy"))
-    return made
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    return model

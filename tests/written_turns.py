@@ -69,17 +69,17 @@ CALLS = (
 NOTES = f"{END}\n{HEADER}{NO_THOUGHT}#### 1{END}"
 
 
-def spelt(text: str, rng: random.Random, made: ToolRenderer) -> list[int]:
+def spelt(text: str, rng: random.Random, renderer: ToolRenderer) -> list[int]:
     """The ids of a text, or of its pieces, cut anywhere: a model need not spell as its tokenizer does."""
     if rng.random() < 0.5:
-        return made.ids(text)
+        return renderer.ids(text)
     borders = [0, *sorted(rng.sample(range(len(text) + 1), len(text) // 3)), len(text)]
-    return [token for start, end in pairwise(borders) for token in made.ids(text[start:end])]
+    return [token for start, end in pairwise(borders) for token in renderer.ids(text[start:end])]
 
 
 def turn(
     rng: random.Random,
-    made: ToolRenderer,
+    renderer: ToolRenderer,
     longest: int,
     calls: Sequence[str] = CALLS,
     ends: Sequence[str] = (END, END, OTHER_END),
@@ -90,10 +90,10 @@ def turn(
         text += "\n".join(rng.choices(calls, k=rng.randint(1, 3)))
     else:
         text += f"#### {rng.randrange(100)}"
-    ids = spelt(text, rng, made)
+    ids = spelt(text, rng, renderer)
     if rng.random() < 0.2:
-        return [*ids, *made.ids(" and on" * longest)][:longest]
-    return [*ids, *made.ids(rng.choice(ends))][:longest]
+        return [*ids, *renderer.ids(" and on" * longest)][:longest]
+    return [*ids, *renderer.ids(rng.choice(ends))][:longest]
 
 
 def questions(n: int) -> list[Question]:

@@ -204,8 +204,8 @@ class Pool:
     def jobs(self, constraint: str = "true", *, history: bool = False) -> list[dict[str, Any]]:
         """Job ads as the schedd has them: those in the queue, or those that have left it."""
         command = ["condor_history", "-json"] if history else ["condor_q", "-all", "-json"]
-        found: list[dict[str, Any]] = json.loads(self.client(*command, "-constraint", constraint) or "[]")
-        return found
+        job_ads: list[dict[str, Any]] = json.loads(self.client(*command, "-constraint", constraint) or "[]")
+        return job_ads
 
     def processes(self) -> list[psutil.Process]:
         """The daemons and the jobs that run."""

@@ -185,8 +185,8 @@ class Slurm:
 
     def _is_ready(self) -> bool:
         sinfo = [str(self.programs / "sinfo"), "--noheader", "--Node", "--partition=main", "--format=%T"]
-        shown = subprocess.run(sinfo, capture_output=True, text=True, check=False).stdout
-        return shown.split() == ["idle"] * 2
+        states = subprocess.run(sinfo, capture_output=True, text=True, check=False).stdout
+        return states.split() == ["idle"] * 2
 
     def _until(self, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + 60

@@ -76,8 +76,8 @@ def test_a_sampling_job_that_loses_its_machine_in_every_way_goes_on_where_it_was
 
 def n_resumed(log: Path) -> int:
     """With how many prompts the job that writes this log started; Snakemake deletes the log before each start."""
-    found = re.search(r"(\d+) of \d+ prompts were already done", log.read_text() if log.exists() else "")
-    return int(found[1]) if found else 0
+    match = re.search(r"(\d+) of \d+ prompts were already done", log.read_text() if log.exists() else "")
+    return int(match[1]) if match else 0
 
 
 def test_a_vacated_training_goes_on_after_its_last_whole_step(

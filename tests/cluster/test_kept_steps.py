@@ -28,9 +28,9 @@ def test_a_kept_step_is_evaluated_beside_the_next_part_of_the_training(
     jobs = pool.jobs(f"QDate >= {run.started}", history=True)
 
     def named(name: str) -> list[dict[str, Any]]:
-        found = [job for job in jobs if job["JobBatchName"].startswith(name)]
-        assert found, f"no job {name} among {[job['JobBatchName'] for job in jobs]}"
-        return sorted(found, key=lambda job: int(job["JobStartDate"]))
+        matching = [job for job in jobs if job["JobBatchName"].startswith(name)]
+        assert matching, f"no job {name} among {[job['JobBatchName'] for job in jobs]}"
+        return sorted(matching, key=lambda job: int(job["JobStartDate"]))
 
     first, rest = named("train-")
     evaluation = named("sample-")

@@ -37,11 +37,11 @@ def digests(folder: Path) -> dict[str, str]:
 
 def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Callable[..., Run], pool: Pool):
     changed = prepared.change(lambda config: config.update(resources=NEEDS), LONG)
-    told = {"WANDB_MODE": "online", "TRACKIO_DIR": "/curves", "CC": "gcc-12", "CUDA_HOME": "/usr/local/cuda"}
-    told |= {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "NCCL_DEBUG": "INFO", "FLASHINFER_WORKSPACE_BASE": "/f"}
-    told |= {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCHINDUCTOR_CACHE_DIR": "/inductor"}
-    kept = {"WANDB_API_KEY": "secret", "CCACHE_DIR": "secret"}
-    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed, **told, **kept)
+    plain = {"WANDB_MODE": "online", "TRACKIO_DIR": "/curves", "CC": "gcc-12", "CUDA_HOME": "/usr/local/cuda"}
+    plain |= {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "NCCL_DEBUG": "INFO", "FLASHINFER_WORKSPACE_BASE": "/f"}
+    plain |= {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCHINDUCTOR_CACHE_DIR": "/inductor"}
+    secret = {"WANDB_API_KEY": "secret", "CCACHE_DIR": "secret"}
+    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed, **plain, **secret)
     gpu_job, cpu_job = run.job("sample"), run.job("evaluation_tasks")
     expected: dict[str, dict[str, Any]] = {
         "evaluation_tasks": {
@@ -59,7 +59,7 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     assert NEEDS["sample"]["requirements"] in gpu_job["Requirements"]
     assert "TARGET.Memory >= RequestMemory" in gpu_job["Requirements"]  # HTCondor's own conditions stay beside it
     assert "no-such-machine" not in cpu_job["Requirements"]
-    assert {f"{name}={value}" for name, value in told.items()} <= set(cpu_job["Environment"].split())
+    assert {f"{name}={value}" for name, value in plain.items()} <= set(cpu_job["Environment"].split())
     assert "secret" not in cpu_job["Environment"]  # others can read the queue
     assert "No machine of the pool can run job" in run.says(f"can run job {gpu_job['ClusterId']}")
 
@@ -67,13 +67,13 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
 def test_a_failed_job_avoids_its_machines_for_ten_minutes(prepared: Checkout, condor: Callable[..., Run]):
     changed = prepared.change(lambda config: config.update(resources={"cpu": {"requirements": "TARGET.Good"}}), LONG)
     run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=changed)
-    given = run.job("evaluation_tasks")["Requirements"].removeprefix("/Expr(").partition(" && (TARGET.Arch")[0]
-    assert run.process.poll() is None and "TARGET.Good" in given
+    requirement = run.job("evaluation_tasks")["Requirements"].removeprefix("/Expr(").partition(" && (TARGET.Arch")[0]
+    assert run.process.poll() is None and "TARGET.Good" in requirement
     now = int(time.time())
 
     def starts_on(machine: str, job: str, good: str = "true") -> bool:
         slot = ClassAd(f'[Machine = "{machine}"; Good = {good}]')
-        return matches(ClassAd(f"[{job} Requirements = {given}]"), slot)
+        return matches(ClassAd(f"[{job} Requirements = {requirement}]"), slot)
 
     evicted = f'NumJobCompletions = 0; JobCurrentStartDate = {now}; MachineAttrMachine0 = "a";'
     failed = evicted.replace("Completions = 0", "Completions = 2") + 'MachineAttrMachine1 = "b";'

@@ -109,13 +109,13 @@ def test_jobs_of_slurm_write_the_same_bytes_as_a_local_run(submitted: Path, tmp_
 
 
 def test_a_job_without_gpu_asks_for_what_the_config_says(cluster: slurm.Slurm, submitted: Path):
-    asked = {"NumNodes": "1", "NumCPUs": "4", "MinMemoryNode": "8000M", "TimeLimit": "04:00:00"}
-    assert asked_for(cluster, "grade") == asked
+    request = {"NumNodes": "1", "NumCPUs": "4", "MinMemoryNode": "8000M", "TimeLimit": "04:00:00"}
+    assert asked_for(cluster, "grade") == request
 
 
 def test_a_job_with_a_gpu_asks_for_it_too(cluster: slurm.Slurm, submitted: Path):
-    asked = {"NumNodes": "1", "NumCPUs": "20", "MinMemoryNode": "32000M", "TimeLimit": "12:00:00"}
-    assert asked_for(cluster, "sample") == asked | {"TresPerJob": "gres:gpu:1"}
+    request = {"NumNodes": "1", "NumCPUs": "20", "MinMemoryNode": "32000M", "TimeLimit": "12:00:00"}
+    assert asked_for(cluster, "sample") == request | {"TresPerJob": "gres:gpu:1"}
 
 
 def test_a_requeued_job_goes_on_and_writes_the_same_bytes(cluster: slurm.Slurm, submitted: Path):

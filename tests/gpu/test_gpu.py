@@ -95,19 +95,19 @@ def test_attention_to_a_shared_prompt(device: str, verdict: "Verdict"):
         with torch.autocast(device, torch.bfloat16, enabled=dtype == "bfloat16"):
             values = score(network)
         (values * torch.linspace(-1, 1, values.numel(), device=device).view_as(values)).sum().backward()
-        return values.detach().float(), torch.cat([one.grad.flatten().float() for one in network.parameters()])
+        return values.detach().float(), torch.cat([p.grad.flatten().float() for p in network.parameters()])
 
     exact = values_and_gradients(plain, "float32")
 
-    def distances(found: "tuple[Tensor, Tensor]") -> list[float]:
-        return [float((one - other).norm() / other.norm()) for one, other in zip(found, exact, strict=True)]
+    def distances(results: "tuple[Tensor, Tensor]") -> list[float]:
+        return [float((result - other).norm() / other.norm()) for result, other in zip(results, exact, strict=True)]
 
-    of_plain, of_shared = (distances(values_and_gradients(score, "bfloat16")) for score in (plain, shared))
-    (values, gradients), (plain_values, plain_gradients) = of_shared, of_plain
+    apart_plain, apart_shared = (distances(values_and_gradients(score, "bfloat16")) for score in (plain, shared))
+    (values, gradients), (plain_values, plain_gradients) = apart_shared, apart_plain
     verdict(
         f"distance from float32 of values {values:.1e} (plain pass {plain_values:.1e}), "
         f"of gradients {gradients:.1e} (plain pass {plain_gradients:.1e})",
-        all(one <= 2 * other for one, other in zip(of_shared, of_plain, strict=True)),
+        all(own <= 2 * other for own, other in zip(apart_shared, apart_plain, strict=True)),
     )
 
 
@@ -213,7 +213,7 @@ def test_the_8_bit_optimizer_is_the_same_after_a_reload(device: str, verdict: "V
     step(optimizer, whole, range(2, 4))
     step(again, resumed, range(2, 4))
     n_bytes = [
-        one.element_size() for one in optimizer.state[whole].values() if getattr(one, "shape", ()) == whole.shape
+        state.element_size() for state in optimizer.state[whole].values() if getattr(state, "shape", ()) == whole.shape
     ]
     distance = ((whole - exact).norm() / (exact - 1).norm()).item()
     verdict(

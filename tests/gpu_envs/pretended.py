@@ -28,9 +28,9 @@ def load_driver(folder: Path) -> None:
 
 def _functions() -> set[str]:
     """Those of the driver (`cuMemCreate`) that vLLM's extensions need; `cuda...` are the runtime's."""
-    found = find_spec("vllm")
-    assert found is not None and found.origin is not None
-    extensions = sorted(Path(found.origin).parent.glob("*.so"))
+    spec = find_spec("vllm")
+    assert spec is not None and spec.origin is not None
+    extensions = sorted(Path(spec.origin).parent.glob("*.so"))
     listed = subprocess.run(
         ["nm", "--dynamic", "--undefined-only", "--format=just-symbols", *extensions],
         capture_output=True, text=True, check=True,

@@ -70,13 +70,13 @@ class Recorder:
 
     def _answer(self, prompt: list[int], max_tokens: int | None, ends: list[int]) -> RequestOutput:
         settings = {"do_sample": True, "top_k": 0, "max_new_tokens": max_tokens, "eos_token_id": ends}
-        drawn = self.network.generate(
+        sample = self.network.generate(
             input_ids=torch.tensor([prompt]), **settings, return_dict_in_generate=True, output_logits=True
         )
-        ids = drawn.sequences[0, len(prompt) :].tolist()
+        ids = sample.sequences[0, len(prompt) :].tolist()
         logprobs = [
             {token: Logprob(logits[0].log_softmax(-1)[token].item(), rank=1)}
-            for token, logits in zip(ids, drawn.logits, strict=True)
+            for token, logits in zip(ids, sample.logits, strict=True)
         ]
         completion = CompletionOutput(0, "", ids, cumulative_logprob=0.0, logprobs=logprobs, finish_reason="stop")
         return RequestOutput("0", None, prompt, None, [completion], finished=True)

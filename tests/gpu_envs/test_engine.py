@@ -33,10 +33,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     import vllm
     from vllm import LLM  # noqa: F401  # before there seems to be a GPU: packages that it imports would use it
 
-    asked: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(vllm, "LLM", lambda **keywords: asked.append(keywords))
-    return asked
+    monkeypatch.setattr(vllm, "LLM", lambda **keywords: calls.append(keywords))
+    return calls
 
 
 def test_an_engine_may_keep_its_cache_in_eight_bits(opened: list[dict[str, Any]]):

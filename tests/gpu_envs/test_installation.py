@@ -96,9 +96,9 @@ def missing_in(nodes: Iterable[ast.AST]) -> list[str]:
 def root_of(package: str) -> Path:
     if package == OURS:
         return ROOT / "workflow" / OURS
-    found = find_spec(package)
-    assert found is not None and found.origin is not None
-    return Path(found.origin).parent
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
 
 
 def is_there(module: str, name: str) -> bool:

@@ -19,8 +19,8 @@ def weights() -> Tensor:
 def make_steps(optimizer: torch.optim.Optimizer, seeds: range) -> None:
     for seed in seeds:
         for group in optimizer.param_groups:
-            for one in group["params"]:
-                one.grad = torch.randn(one.shape, generator=torch.Generator().manual_seed(seed))
+            for parameter in group["params"]:
+                parameter.grad = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed))
         optimizer.step()
 
 

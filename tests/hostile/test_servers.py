@@ -365,6 +365,6 @@ def test_all_of_this_as_an_ordinary_user(request: pytest.FixtureRequest) -> None
         )
         assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
         (suite,) = ElementTree.parse(results).getroot()
-        found = {name: int(suite.attrib[name]) for name in ("failures", "errors", "skipped")}
-        assert found == {"failures": 0, "errors": 0, "skipped": 0}
+        counts = {name: int(suite.attrib[name]) for name in ("failures", "errors", "skipped")}
+        assert counts == {"failures": 0, "errors": 0, "skipped": 0}
         assert int(suite.attrib["tests"]) > 100

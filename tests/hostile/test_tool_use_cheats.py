@@ -35,12 +35,12 @@ def executors() -> Iterator[tuple[Executor, Executor]]:
         yield candidates, graders
 
 
-def graded(executors: tuple[Executor, Executor], program: str, asked: Question = SQUARES) -> AssertsReport:
+def graded(executors: tuple[Executor, Executor], program: str, question: Question = SQUARES) -> AssertsReport:
     """The program's report; programs around it are graded rightly, and no process has come or gone."""
     before = arena.descendants()
     with arena.time_limit(arena.PATIENCE_SECONDS):
         first, report, last = run_asserts(
-            [asked.reference, program, "def f(n): return [n]"], [asked, asked, SQUARES], *executors
+            [question.reference, program, "def f(n): return [n]"], [question, question, SQUARES], *executors
         )
     psutil.wait_procs(arena.descendants() - before, timeout=1)
     assert arena.descendants() == before
@@ -49,10 +49,10 @@ def graded(executors: tuple[Executor, Executor], program: str, asked: Question =
     return report
 
 
-def naive(program: str, asked: Question) -> bool:
+def naive(program: str, question: Question) -> bool:
     """Whether a program passes where asserts are run behind it."""
-    assert asked.asserts is not None
-    source = "\n".join([*asked.asserts.imports, asked.asserts.setup, program, *asked.asserts.statements])
+    assert question.asserts is not None
+    source = "\n".join([*question.asserts.imports, question.asserts.setup, program, *question.asserts.statements])
     return subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=20).returncode == 0
 
 

@@ -157,8 +157,8 @@ def _table(change: Callable[[pa.Table], pa.Table]) -> Corrupt:
     def corrupt(path: Path) -> None:
         with pq.ParquetFile(path) as file:
             table, metadata = file.read(), file.metadata.metadata
-        kept = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
-        pq.write_table(change(table).replace_schema_metadata(kept), path)
+        other_metadata = {key: value for key, value in metadata.items() if key != b"ARROW:schema"}
+        pq.write_table(change(table).replace_schema_metadata(other_metadata), path)
 
     return corrupt
 
@@ -169,10 +169,10 @@ def _forged(change: Callable[[pa.Table], pa.Table]) -> Corrupt:
     def corrupt(path: Path) -> None:
         with pq.ParquetFile(path) as file:
             table, metadata = change(file.read()), file.metadata.metadata
-        kept = {key: value for key, value in metadata.items() if key not in (b"ARROW:schema", b"made_from")}
+        other_metadata = {key: value for key, value in metadata.items() if key not in (b"ARROW:schema", b"made_from")}
         ids = "".join(f"{row_id}\n" for row_id in table[0].to_pylist())
-        kept[b"ids"] = hashlib.sha256(ids.encode()).hexdigest().encode()
-        pq.write_table(table.replace_schema_metadata(kept), path)
+        other_metadata[b"ids"] = hashlib.sha256(ids.encode()).hexdigest().encode()
+        pq.write_table(table.replace_schema_metadata(other_metadata), path)
 
     return corrupt
 

@@ -53,7 +53,7 @@ def kind_of(action: Any) -> str:
 def words_of(command: str, folder: Path) -> list[str]:
     """A command with all flags that it needs."""
     words = [*command.split(), *NEEDED.get(command, ())]
-    for number, action in enumerate(one for one in actions_of(command) if one.required):
+    for number, action in enumerate(candidate for candidate in actions_of(command) if candidate.required):
         value = {"INT": "3", "FLOAT": "3", "STR": "x"}.get(kind_of(action), str(folder / f"{number}"))
         words += [*action.option_strings[:1], str(next(iter(action.choices))) if action.choices else value]
     return words
@@ -62,9 +62,9 @@ def words_of(command: str, folder: Path) -> list[str]:
 def fields_of(command: str, folder: Path) -> Iterator[Field]:
     """The flags of numbers and texts."""
     kinds = {
-        option.rpartition(".")[2].lstrip("-"): kind_of(one)
-        for one in actions_of(command)
-        for option in one.option_strings
+        option.rpartition(".")[2].lstrip("-"): kind_of(action)
+        for action in actions_of(command)
+        for option in action.option_strings
     }
     sections: list[BaseModel] = [cli.parse(words_of(command, folder))]
     for section in sections:
@@ -86,7 +86,7 @@ def refusal(field: Field, value: Any) -> str:
 
 def mistakes(field: Field) -> list[Any]:
     kinds = {"INT": int | float, "FLOAT": int | float, "STR": str}[field.kind]
-    return [one for one in [*WRONG, *RARE] if isinstance(one, kinds)]
+    return [mistake for mistake in [*WRONG, *RARE] if isinstance(mistake, kinds)]
 
 
 def is_right(field: Field, mistake: Any) -> bool:

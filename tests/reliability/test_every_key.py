@@ -33,14 +33,14 @@ Case = tuple[Changes, str, Any]  # a config, the place of a key, a mistake
 
 def cases() -> list[Case]:
     """Every key of all kinds and variants, once, with every mistake."""
-    found: dict[tuple[str, str], Changes] = {}
+    keys: dict[tuple[str, str], Changes] = {}
     for base, variants in ((SMALL, REFINING), (TOOLS, TOOL_USE)):
         for content in contents(base, variants):
             for place, *_ in settings(validate_experiment(deepcopy(content), base)):
                 words = place.split(".")
                 for n_words in range(1, len(words) + 1):  # its sections, too
-                    found.setdefault((base, ".".join(words[:n_words])), content)
-    return [(content, place, mistake) for (_, place), content in found.items() for mistake in WRONG + RARE + MAYBE]
+                    keys.setdefault((base, ".".join(words[:n_words])), content)
+    return [(content, place, mistake) for (_, place), content in keys.items() for mistake in WRONG + RARE + MAYBE]
 
 
 def refusal(content: Changes, place: str, value: Any) -> str | None:
@@ -54,19 +54,19 @@ def refusal(content: Changes, place: str, value: Any) -> str | None:
     return None
 
 
-def wrongs(chosen: list[Case]) -> list[str]:
+def wrongs(some: list[Case]) -> list[str]:
     wrong = []
-    for content, place, mistake in chosen:
+    for content, place, mistake in some:
         name = re.sub(r"\.\d+", "", place).rpartition(".")[2]
         message = refusal(content, place, mistake)
         if message is not None:
             is_right = message.startswith("mistaken.yaml") and name in message and len(message) < 1000
         elif mistake == 1e-300 and name not in ALLOWED:
             is_right = refusal(content, place, 0) is None  # as little as nothing
-        elif any(mistake is one for one in RARE):
+        elif any(mistake is value for value in RARE):
             is_right = mistake in ALLOWED.get(name, ())
         else:
-            is_right = not any(mistake is one for one in WRONG)
+            is_right = not any(mistake is value for value in WRONG)
         if not is_right:
             wrong.append(f"{place} = {mistake!r:.40}: {message or 'accepted'}")
     return wrong

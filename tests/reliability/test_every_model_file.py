@@ -52,9 +52,9 @@ WEIGHTS: dict[str, Corrupt] = {
     "not a number": of_weights(partial(first, change=lambda one: one * float("nan"))),
     "one infinite": of_weights(partial(first, change=one_infinite)),
     "of another shape": of_weights(partial(first, change=lambda one: one[:-1])),
-    "whole numbers": of_weights(lambda weights: {name: one.char() for name, one in weights.items()}),
+    "whole numbers": of_weights(lambda weights: {name: tensor.char() for name, tensor in weights.items()}),
     "one missing": of_weights(lambda weights: {name: weights[name] for name in sorted(weights)[1:]}),
-    "other names": of_weights(lambda weights: {name.replace("model", "m"): one for name, one in weights.items()}),
+    "other names": of_weights(lambda weights: {name.replace("model", "m"): tensor for name, tensor in weights.items()}),
     "none": of_weights(lambda _: {}),
 }
 
@@ -91,7 +91,9 @@ def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, fl
     refusal, _ = ending_of(cli.parse((words + adapter).split()))
     if refusal:
         return refusal, []
-    return None, [(one.completion, one.logprob) for one in records.read(output / "000.parquet", records.Attempt)]
+    return None, [
+        (attempt.completion, attempt.logprob) for attempt in records.read(output / "000.parquet", records.Attempt)
+    ]
 
 
 @pytest.mark.model
@@ -103,11 +105,11 @@ def test_every_mistake_in_every_file(name: str, whole: Path, tmp_path: Path) -> 
     nothing, wanted = sampled(folder, prompts)
     assert nothing is None and len(wanted) == 2
     possible, wrong = [], []
-    for file in sorted(one.name for one in folder.iterdir()):
+    for file in sorted(path.name for path in folder.iterdir()):
         for what, corrupt in mistakes(folder / file).items():
             corrupt(folder / file)
-            refusal, found = sampled(folder, prompts)
-            if refusal is None and found != wanted:
+            refusal, completions = sampled(folder, prompts)
+            if refusal is None and completions != wanted:
                 possible.append((file, what))
             elif refusal and ("Traceback" in refusal or not (file in refusal or str(folder) in refusal)):
                 wrong.append(f"{file}, {what}: {refusal:.300}")

@@ -213,12 +213,12 @@ def test_settings_of_no_adapter_are_refused(tmp_path: Path, content: str) -> Non
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("kept", ["lora_A", "nothing"])
-def test_half_an_adapter_is_refused(tmp_path: Path, kept: str) -> None:
+@pytest.mark.parametrize("matrix", ["lora_A", "nothing"])
+def test_half_an_adapter_is_refused(tmp_path: Path, matrix: str) -> None:
     from safetensors.torch import load_file, save_file
 
     path = make_adapter(tmp_path / "adapter", TINY) / "adapter_model.safetensors"
-    save_file({name: weights for name, weights in load_file(path).items() if kept in name}, path)
+    save_file({name: weights for name, weights in load_file(path).items() if matrix in name}, path)
     with pytest.raises(InputError, match=f"{path}: lacks weights of"):
         check_model(ModelConfig(path=TINY, window=64), tmp_path / "adapter")
 
@@ -258,9 +258,11 @@ WRONG_ADAPTERS: dict[str, Change] = {
     "infinity": rewritten(with_infinity),
     "another rank": settings_of_adapter(r=4),
     "a rank of its own": settings_of_adapter(rank_pattern={"q_proj": 2}),
-    "one layer": rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.0." in name}),
-    "no layer 3": rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.3." not in name}),
-    "no v_proj": rewritten(lambda weights: {name: one for name, one in weights.items() if "v_proj" not in name}),
+    "one layer": rewritten(lambda weights: {name: value for name, value in weights.items() if ".layers.0." in name}),
+    "no layer 3": rewritten(
+        lambda weights: {name: value for name, value in weights.items() if ".layers.3." not in name}
+    ),
+    "no v_proj": rewritten(lambda weights: {name: value for name, value in weights.items() if "v_proj" not in name}),
     "more modules": settings_of_adapter(target_modules="all-linear", modules_to_save=None, r=9),
     "fewer modules": settings_of_adapter(target_modules=["q_proj"]),
     "one layer in its settings": settings_of_adapter(layers_to_transform=[0]),
@@ -286,7 +288,9 @@ def test_an_adapter_that_is_not_what_its_settings_promise_is_refused(tmp_path: P
 
 @pytest.mark.model
 def test_an_adapter_of_some_modules_or_layers_is_used_if_its_settings_say_so(tmp_path: Path) -> None:
-    change = rewritten(lambda weights: {name: one for name, one in weights.items() if ".layers.0.self_attn.v" in name})
+    change = rewritten(
+        lambda weights: {name: value for name, value in weights.items() if ".layers.0.self_attn.v" in name}
+    )
     change(make_adapter(tmp_path / "adapter", TINY))
     settings_of_adapter(target_modules=["v_proj"], layers_to_transform=[0])(tmp_path / "adapter")
     check_model(ModelConfig(path=TINY, window=64), tmp_path / "adapter")

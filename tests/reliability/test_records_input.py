@@ -165,9 +165,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     overlap = Overlap("a", "small", "a", "other", "a", "id")
     records.write(folder / OVERLAP, Overlap, [overlap], 0, {})
     first, second = prompt("a", "turn1", 0, 2), prompt("a", "refine-turn2", 0, 1)
-    given = OUTPUTS["w"]
+    grids = OUTPUTS["w"]
     verdict = make_verdict(
-        make_attempt(first, attempt_id=second.parent_id), status="ok", train_outputs=given[:1], test_outputs=given[1:]
+        make_attempt(first, attempt_id=second.parent_id),
+        status="ok",
+        train_outputs=grids[:1],
+        test_outputs=grids[1:],
     )
     records.write(folder / PARENTS, Verdict, [verdict], 0, {})
     records.write(folder / "none.parquet", Verdict, [], 0, {})

@@ -22,8 +22,8 @@ TASK = make_task(train=(Pair(make_grid("12"), make_grid("21")),) * 2)
 @pytest.fixture(scope="module")
 def prompt(renderer: Renderer) -> Prompt:
     settings = Sampling(batch_size=3, max_output_tokens=16, use_data_augmentation=False)
-    (made,) = first_turn_prompts([TASK], 3, settings, TEMPLATE, renderer, seed=0)
-    return made
+    (prompt,) = first_turn_prompts([TASK], 3, settings, TEMPLATE, renderer, seed=0)
+    return prompt
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def test_the_completion_begins_with_it_and_holds_the_whole_program(attempts: lis
 def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer: Renderer, prompt: Prompt):
     answer = PREFIX + "\n    return 0\n```"
     text, _ = renderer.render(next_turn(prompt.messages, answer, "It failed."))
-    (asked,) = first_turn(TASK, COMPACT)
-    assert text == f"<|user|>{asked['content']}<|assistant|>{answer}<|end|><|user|>It failed.<|assistant|>{PREFIX}"
+    (message,) = first_turn(TASK, COMPACT)
+    assert text == f"<|user|>{message['content']}<|assistant|>{answer}<|end|><|user|>It failed.<|assistant|>{PREFIX}"
 
 
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):

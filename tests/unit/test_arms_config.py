@@ -30,8 +30,8 @@ def experiment(
         {"name": name, "turns": [{"n_predictions": 8} | turn for turn in turns]} for name, turns in arms.items()
     ]
     content["evaluation"] |= {"primary": None} | evaluation
-    for one in content["evaluation"]["sets"]:
-        one["validation"] = False
+    for task_set in content["evaluation"]["sets"]:
+        task_set["validation"] = False
     return validate_experiment(content, "test", Refining)
 
 
@@ -45,8 +45,8 @@ BASE: dict[str, list[dict[str, Any]]] = {"base": [{}], "refined": [{}, {"adapter
 
 
 def test_arms_that_differ_in_seeds_are_repetitions_of_one() -> None:
-    made = experiment(BASE, SEEDS_OF_TRAINING, seeds=[5, 7])
-    assert {name: [arm.name for arm in arms] for name, arms in made.repetitions.items()} == {
+    settings = experiment(BASE, SEEDS_OF_TRAINING, seeds=[5, 7])
+    assert {name: [arm.name for arm in arms] for name, arms in settings.repetitions.items()} == {
         "base": ["base-sampling-5", "base-sampling-7"],
         "refined": [
             "refined-seed-0-sampling-5",
@@ -55,7 +55,7 @@ def test_arms_that_differ_in_seeds_are_repetitions_of_one() -> None:
             "refined-seed-1-sampling-7",
         ],
     }
-    assert made.compared == [("refined", "base")]
+    assert settings.compared == [("refined", "base")]
 
 
 def test_a_seed_of_sampling_has_first_turns_of_its_own() -> None:
@@ -66,8 +66,8 @@ def test_a_seed_of_sampling_has_first_turns_of_its_own() -> None:
 
 def test_runs_of_a_sweep_are_no_repetitions_of_each_other() -> None:
     sweep = {"sft": None, "sweep": [{"beta": 0.1}, {"beta": 0.2}]} | SEEDS_OF_TRAINING
-    made = experiment(BASE, sweep)
-    assert {name: len(arms) for name, arms in made.repetitions.items()} == {
+    settings = experiment(BASE, sweep)
+    assert {name: len(arms) for name, arms in settings.repetitions.items()} == {
         "base": 1,
         "refined-beta-0.1": 2,
         "refined-beta-0.2": 2,
@@ -84,9 +84,9 @@ def test_three_arms_are_all_compared_and_more_with_the_baseline_and_as_asked() -
 
 def test_a_comparison_may_name_one_repetition() -> None:
     control = {"control": [{}, {"adapter": "seed-0", "feedback": "none"}]}
-    made = experiment(BASE | control, SEEDS_OF_TRAINING, comparisons=[["control", "refined-seed-0"]])
-    assert made.compared[-1] == ("control", "refined-seed-0")
-    assert [arm.name for arm in made.arms_called("refined-seed-0")] == ["refined-seed-0"]
+    settings = experiment(BASE | control, SEEDS_OF_TRAINING, comparisons=[["control", "refined-seed-0"]])
+    assert settings.compared[-1] == ("control", "refined-seed-0")
+    assert [arm.name for arm in settings.arms_called("refined-seed-0")] == ["refined-seed-0"]
 
 
 def test_a_comparison_with_no_arm_is_refused(wording: Wording) -> None:
@@ -102,11 +102,11 @@ OTHER = {"path": "other", "template": "compact", "window": 512}
 
 
 def test_a_turn_may_be_sampled_with_another_model() -> None:
-    made = experiment({"base": [{}], "other": [{"model": "big"}, {"model": "big"}]}, models={"big": OTHER})
-    arm = made.arms[1]
+    settings = experiment({"base": [{}], "other": [{"model": "big"}, {"model": "big"}]}, models={"big": OTHER})
+    arm = settings.arms[1]
     assert arm.branches == ("turn1-big", "other-turn2")
-    assert made.model_of(arm.turns[1]).path == "other"
-    assert made.model_of(made.arms[0].turns[0]) == made.model
+    assert settings.model_of(arm.turns[1]).path == "other"
+    assert settings.model_of(settings.arms[0].turns[0]) == settings.model
 
 
 def test_models_that_cannot_take_turns_are_refused(wording: Wording) -> None:
@@ -137,13 +137,13 @@ def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> 
 
 
 def test_settings_as_they_are_written_down_are_read_again() -> None:
-    made = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
-    settings = made.model_dump(mode="json", exclude={"resources"})
-    assert validate_experiment(settings, "settings.json", Refining).arms == made.arms
+    written = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
+    settings = written.model_dump(mode="json", exclude={"resources"})
+    assert validate_experiment(settings, "settings.json", Refining).arms == written.arms
 
 
 def names(runs: list[list[tuple[Any, Any]]]) -> list[list[tuple[str, str]]]:
-    return [[(one.name, other.name) for one, other in run] for run in runs]
+    return [[(arm.name, other.name) for arm, other in run] for run in runs]
 
 
 def test_two_trained_arms_are_paired_by_the_seed_of_their_training() -> None:
@@ -152,23 +152,23 @@ def test_two_trained_arms_are_paired_by_the_seed_of_their_training() -> None:
         "a": [{"adapter": "trained"}],
         "b": [{}, {"adapter": "trained"}],
     }
-    made = experiment(both, SEEDS_OF_TRAINING)
-    assert names(made.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
-    assert names(made.paired_runs("a", "base")) == [[("a-seed-0", "base")], [("a-seed-1", "base")]]
-    assert names(made.paired_runs("a-seed-0", "b-seed-1")) == [[("a-seed-0", "b-seed-1")]]
+    settings = experiment(both, SEEDS_OF_TRAINING)
+    assert names(settings.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
+    assert names(settings.paired_runs("a", "base")) == [[("a-seed-0", "base")], [("a-seed-1", "base")]]
+    assert names(settings.paired_runs("a-seed-0", "b-seed-1")) == [[("a-seed-0", "b-seed-1")]]
 
 
 def test_samplings_of_one_training_are_one_run() -> None:
-    made = experiment({"base": [{}], "a": [{"adapter": "trained"}]}, SEEDS_OF_TRAINING, seeds=[5, 6])
-    assert names(made.paired_runs("a", "base")) == [
+    settings = experiment({"base": [{}], "a": [{"adapter": "trained"}]}, SEEDS_OF_TRAINING, seeds=[5, 6])
+    assert names(settings.paired_runs("a", "base")) == [
         [("a-seed-0-sampling-5", "base-sampling-5"), ("a-seed-0-sampling-6", "base-sampling-6")],
         [("a-seed-1-sampling-5", "base-sampling-5"), ("a-seed-1-sampling-6", "base-sampling-6")],
     ]
 
 
 def test_samplings_of_the_same_model_are_one_run() -> None:
-    made = experiment({"base": [{}], "a": [{}, {}]}, seeds=[5, 6])
-    assert names(made.paired_runs("a", "base")) == [
+    settings = experiment({"base": [{}], "a": [{}, {}]}, seeds=[5, 6])
+    assert names(settings.paired_runs("a", "base")) == [
         [("a-sampling-5", "base-sampling-5"), ("a-sampling-6", "base-sampling-6")]
     ]
 
@@ -208,14 +208,14 @@ def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_thems
 def test_the_primary_comparison_may_be_of_a_run_of_a_sweep() -> None:
     arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{"adapter": "trained"}]}
     sweep = {"sft": None, "sweep": [{"beta": 0.02}, {"beta": 0.5}]}
-    made = experiment(arms, sweep, primary={"set": "heldout", "arms": ["a-beta-0.02", "base"]})
-    assert made.evaluation.primary is not None
+    settings = experiment(arms, sweep, primary={"set": "heldout", "arms": ["a-beta-0.02", "base"]})
+    assert settings.evaluation.primary is not None
 
 
 def test_the_primary_comparison_is_one_that_is_made_on_a_set_that_there_is(wording: Wording) -> None:
     arms: dict[str, list[dict[str, Any]]] = {"a": [{}], "b": [{}], "c": [{}], "d": [{}]}
-    made = experiment(arms, primary={"set": "heldout", "arms": ["b", "a"], "turn": None})
-    assert made.evaluation.primary is not None
+    settings = experiment(arms, primary={"set": "heldout", "arms": ["b", "a"], "turn": None})
+    assert settings.evaluation.primary is not None
     other_set = refused(arms, primary={"set": "other", "arms": ["b", "a"]})
     assert other_set.startswith("test: evaluation.primary: other")
     assert "arc-agi-1-evaluation, heldout" in other_set
@@ -237,11 +237,13 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(word
 
 
 def test_a_turn_may_have_its_own_temperature() -> None:
-    made = experiment({"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None})
-    assert [arm.branches for arm in made.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
-    temperatures = {branch: stages.sample(made, "heldout", branch).temperature for branch in made.branches}
+    settings = experiment(
+        {"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None}
+    )
+    assert [arm.branches for arm in settings.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
+    temperatures = {branch: stages.sample(settings, "heldout", branch).temperature for branch in settings.branches}
     assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
-    assert stages.sample(made, "part1", "turn1").temperature == 1.0
+    assert stages.sample(settings, "part1", "turn1").temperature == 1.0
 
 
 # forms of feedback
@@ -250,18 +252,18 @@ RESIDUAL_ONLY: dict[str, Any] = {"form": "residual-only"}
 
 
 def test_a_turn_can_choose_its_form_of_feedback() -> None:
-    made = experiment({"base": [{}], "own": [{}, {"form": "residual"}], "on": [{}, RESIDUAL_ONLY, RESIDUAL_ONLY]})
-    assert [stages.refining_prompts(made, "heldout", branch).form for branch in ("own-turn2", "on-turn3")] == [
+    settings = experiment({"base": [{}], "own": [{}, {"form": "residual"}], "on": [{}, RESIDUAL_ONLY, RESIDUAL_ONLY]})
+    assert [stages.refining_prompts(settings, "heldout", branch).form for branch in ("own-turn2", "on-turn3")] == [
         "residual",
         "residual-only",
     ]
-    before = {branch: made.continues_parents(branch) for branch in ("turn1", "own-turn2", "on-turn2", "on-turn3")}
+    before = {branch: settings.continues_parents(branch) for branch in ("turn1", "own-turn2", "on-turn2", "on-turn3")}
     assert list(before.values()) == [False, False, True, True]
     verdicts = [
-        path.partition("heldout/")[2] for path in refining_inputs.continued_verdicts(made, "heldout", "on-turn3")
+        path.partition("heldout/")[2] for path in refining_inputs.continued_verdicts(settings, "heldout", "on-turn3")
     ]
     assert verdicts == ["on-turn2/verdicts/000.parquet"]
-    assert refining_inputs.continued_verdicts(made, "heldout", "own-turn2") == []
+    assert refining_inputs.continued_verdicts(settings, "heldout", "own-turn2") == []
 
 
 @pytest.mark.parametrize(
@@ -309,30 +311,30 @@ def keeping(**more: Any) -> dict[str, Any]:
 
 def test_an_arm_over_all_kept_steps_is_one_arm_per_step() -> None:
     arms = BASE | {"steps": [{}, {"adapter": "trained@*"}]}
-    made = experiment(arms, keeping(**KEPT))
-    assert made.kept_adapters == ["trained@10", "trained@20"]
-    assert {arm.name: arm.branch(2) for arm in made.arms if "@" in arm.name} == {
+    settings = experiment(arms, keeping(**KEPT))
+    assert settings.kept_adapters == ["trained@10", "trained@20"]
+    assert {arm.name: arm.branch(2) for arm in settings.arms if "@" in arm.name} == {
         "steps@10": "steps@10-turn2",
         "steps@20": "steps@20-turn2",
     }
-    assert made.adapter_of("heldout", "steps@20-turn2") == "trained@20"
-    assert refining_inputs.adapter(made, "heldout", "steps@20-turn2") == ["<results>/adapters/trained@20"]
-    assert [pair[0] for pair in made.compared] == ["refined", "steps@10", "steps@20"]
+    assert settings.adapter_of("heldout", "steps@20-turn2") == "trained@20"
+    assert refining_inputs.adapter(settings, "heldout", "steps@20-turn2") == ["<results>/adapters/trained@20"]
+    assert [pair[0] for pair in settings.compared] == ["refined", "steps@10", "steps@20"]
 
 
 def test_steps_of_several_trainings_are_repetitions_of_one() -> None:
-    made = experiment(BASE | {"steps": [{}, {"adapter": "trained@*"}]}, keeping(**KEPT, **SEEDS_OF_TRAINING))
-    assert [arm.name for arm in made.repetitions["steps@20"]] == ["steps@20-seed-0", "steps@20-seed-1"]
-    assert [arm.turns[1].adapter for arm in made.repetitions["steps@20"]] == ["seed-0@20", "seed-1@20"]
-    assert made.seed_of("seed-1@20") == 1
+    settings = experiment(BASE | {"steps": [{}, {"adapter": "trained@*"}]}, keeping(**KEPT, **SEEDS_OF_TRAINING))
+    assert [arm.name for arm in settings.repetitions["steps@20"]] == ["steps@20-seed-0", "steps@20-seed-1"]
+    assert [arm.turns[1].adapter for arm in settings.repetitions["steps@20"]] == ["seed-0@20", "seed-1@20"]
+    assert settings.seed_of("seed-1@20") == 1
     first = experiment(BASE | {"steps": [{}, {"adapter": "seed-1@*"}]}, keeping(**KEPT, **SEEDS_OF_TRAINING))
     assert [arm.turns[1].adapter for arm in first.arms if "@" in arm.name] == ["seed-1@10", "seed-1@20"]
 
 
 def test_a_series_over_steps_begins_and_ends_with_the_arms_without_it() -> None:
     arms = BASE | {"untrained": [{}, {}], "steps": [{}, {"adapter": "trained@*"}]}
-    made = experiment(arms, keeping(**KEPT, **SEEDS_OF_TRAINING))
-    assert made.over_steps == {"steps": {0: "untrained", 10: "steps@10", 20: "steps@20", 30: "refined"}}
+    settings = experiment(arms, keeping(**KEPT, **SEEDS_OF_TRAINING))
+    assert settings.over_steps == {"steps": {0: "untrained", 10: "steps@10", 20: "steps@20", 30: "refined"}}
     alone = experiment({"base": [{}], "steps": [{"adapter": "trained@*"}]}, keeping(**KEPT))
     assert alone.over_steps == {"steps": {0: "base", 10: "steps@10", 20: "steps@20"}}
     swept = keeping(**KEPT, sweep=[{"beta": 0.1}, {"beta": 0.2, "max_steps": 40}])
@@ -348,8 +350,8 @@ def test_a_series_over_steps_begins_and_ends_with_the_arms_without_it() -> None:
 
 
 def test_one_kept_step_can_be_asked_for(wording: Wording) -> None:
-    made = experiment(BASE | {"early": [{"adapter": "trained@10"}]}, keeping(**KEPT))
-    assert made.arms[-1].branches == ("turn1-trained@10",)
+    settings = experiment(BASE | {"early": [{"adapter": "trained@10"}]}, keeping(**KEPT))
+    assert settings.arms[-1].branches == ("turn1-trained@10",)
     message = refused(BASE | {"late": [{}, {"adapter": "trained@30"}]}, keeping(**KEPT))
     assert message.startswith("test: evaluation.arms: late")
     assert "trained@30" in message and "none, sft, trained, trained@10, trained@20" in message
@@ -357,14 +359,14 @@ def test_one_kept_step_can_be_asked_for(wording: Wording) -> None:
 
 
 def test_each_part_of_a_training_follows_the_one_before() -> None:
-    made = experiment(BASE, keeping(keep_every=10))
-    folders = {name: inputs.kept_before(made, name) for name in (*made.kept_adapters, "trained")}
+    settings = experiment(BASE, keeping(keep_every=10))
+    folders = {name: inputs.kept_before(settings, name) for name in (*settings.kept_adapters, "trained")}
     assert folders == {
         "trained@10": [],
         "trained@20": ["<results>/adapters/trained@10"],
         "trained": ["<results>/adapters/trained@20"],
     }
-    jobs = {name: training_job(made, name) for name in folders}
+    jobs = {name: training_job(settings, name) for name in folders}
     assert {name: job.until_step for name, job in jobs.items()} == {"trained@10": 10, "trained@20": 20, "trained": None}
     assert jobs["trained@10"] == jobs["trained"].model_copy(update={"until_step": 10})
 

@@ -29,10 +29,10 @@ def test_grids_pass_through_arrow_and_back():
     stored = FlatGrids.from_grids(grids).to_arrow()
     assert stored.type == pa.list_(pa.list_(pa.int8()))
     assert stored.to_pylist() == lists(grids)
-    found = FlatGrids.from_arrow(stored).to_grids()
-    assert lists(found) == lists(grids)
-    assert {grid.dtype for grid in found} == {np.dtype(np.uint8)}
-    assert all(grid.flags.writeable and grid.flags.owndata for grid in found)
+    restored = FlatGrids.from_arrow(stored).to_grids()
+    assert lists(restored) == lists(grids)
+    assert {grid.dtype for grid in restored} == {np.dtype(np.uint8)}
+    assert all(grid.flags.writeable and grid.flags.owndata for grid in restored)
 
 
 def test_a_slice_of_an_array_gives_the_grids_of_the_slice():
@@ -43,8 +43,8 @@ def test_a_slice_of_an_array_gives_the_grids_of_the_slice():
 
 def test_chosen_grids_keep_their_order():
     grids = random_grids(9, 2)
-    chosen = np.arange(9) % 3 == 1
-    assert lists(FlatGrids.from_grids(grids).select(chosen).to_grids()) == lists([grids[1], grids[4], grids[7]])
+    selection = np.arange(9) % 3 == 1
+    assert lists(FlatGrids.from_grids(grids).select(selection).to_grids()) == lists([grids[1], grids[4], grids[7]])
 
 
 def test_cells_of_a_wider_type_are_stored_as_they_are():

@@ -87,23 +87,23 @@ def test_the_eight_symmetries_are_the_eight_of_the_square():
 
 def test_every_symmetry_is_drawn_equally_often(draws: list[Augmentation]):
     # 1/8 each; a share of 20000 draws has a standard error of 0.0023
-    counts = Counter((one.n_rotations, one.transpose) for one in draws)
+    counts = Counter((draw.n_rotations, draw.transpose) for draw in draws)
     assert set(counts) == set(SYMMETRIES)
     assert all(abs(count / N_DRAWS - 1 / 8) < 0.01 for count in counts.values())
 
 
 def test_black_is_kept_with_a_probability_of_about_nine_tenths(draws: list[Augmentation]):
     # the standard error of the share is 0.002
-    assert sum(one.colors[0] == 0 for one in draws) / N_DRAWS == pytest.approx(0.9, abs=0.02)
+    assert sum(draw.colors[0] == 0 for draw in draws) / N_DRAWS == pytest.approx(0.9, abs=0.02)
 
 
 def test_colours_are_always_a_permutation(draws: list[Augmentation]):
-    assert all(sorted(one.colors) == list(range(10)) for one in draws)
+    assert all(sorted(draw.colors) == list(range(10)) for draw in draws)
 
 
 def test_the_other_colours_are_drawn_equally_often(draws: list[Augmentation]):
     # where black is kept, colour 1 becomes each of 1..9 in one ninth of about 18000 draws: standard error 0.0023
-    counts = Counter(one.colors[1] for one in draws if one.colors[0] == 0)
+    counts = Counter(draw.colors[1] for draw in draws if draw.colors[0] == 0)
     assert set(counts) == set(range(1, 10))
     assert all(abs(count / counts.total() - 1 / 9) < 0.01 for count in counts.values())
 

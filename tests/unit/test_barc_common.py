@@ -364,9 +364,9 @@ OBJECT = g("0000 0110 0020 0000 0000")
     ],
 )
 def test_bounding_box(grid: NDArray[Any], background: int | None, box: tuple[int, ...]) -> None:
-    found = common.bounding_box(grid, background)
-    assert found == box
-    assert {type(value) for value in found} == {int}
+    bounds = common.bounding_box(grid, background)
+    assert bounds == box
+    assert {type(value) for value in bounds} == {int}
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2, 2)])
@@ -706,8 +706,8 @@ def test_detect_objects_sorts_by_box_before_cells() -> None:
 
 @pytest.mark.parametrize(("monochromatic", "order"), [(True, [1, 2, 3]), (False, [3, 2, 1])])
 def test_detect_objects_that_can_overlap_stay_as_found(monochromatic: bool, order: list[int]) -> None:
-    found = common.detect_objects(SCENE, connectivity=4, monochromatic=monochromatic, can_overlap=True)
-    assert [obj.max() for obj in found] == order
+    objects = common.detect_objects(SCENE, connectivity=4, monochromatic=monochromatic, can_overlap=True)
+    assert [obj.max() for obj in objects] == order
 
 
 def test_detect_objects_by_colors() -> None:
@@ -715,8 +715,8 @@ def test_detect_objects_by_colors() -> None:
 
 
 def test_detect_objects_predicate_sees_the_cropped_component() -> None:
-    found = common.detect_objects(SCENE, connectivity=4, predicate=lambda sprite: sprite.shape == (1, 1))
-    assert all_words(found) == [GREEN_PART]
+    objects = common.detect_objects(SCENE, connectivity=4, predicate=lambda sprite: sprite.shape == (1, 1))
+    assert all_words(objects) == [GREEN_PART]
 
 
 def test_detect_objects_second_positional_parameter_is_a_dummy() -> None:
@@ -740,27 +740,27 @@ def test_detect_objects_scans_windows() -> None:
 
 
 def test_detect_objects_predicate_sees_the_window_as_it_is() -> None:
-    found = common.detect_objects(
+    objects = common.detect_objects(
         SCENE, allowed_dimensions=[(2, 1)], predicate=lambda window: bool((window == 1).all())
     )
-    assert all_words(found) == ["0000 0000 1000 1000"]
+    assert all_words(objects) == ["0000 0000 1000 1000"]
 
 
 def test_detect_objects_drops_components_unless_the_grid_has_an_allowed_shape() -> None:
-    found = common.detect_objects(SCENE, connectivity=4, allowed_dimensions=[(1, 1)], colors=[3])
-    assert all_words(found) == [GREEN_PART]
+    objects = common.detect_objects(SCENE, connectivity=4, allowed_dimensions=[(1, 1)], colors=[3])
+    assert all_words(objects) == [GREEN_PART]
     assert len(common.detect_objects(SCENE, connectivity=4, allowed_dimensions=[(4, 4)])) == 1
 
 
 def test_detect_objects_does_not_add_a_window_that_is_a_component() -> None:
     grid = g("11 11")
-    found = common.detect_objects(grid, connectivity=4, allowed_dimensions=[(2, 2)], can_overlap=True)
-    assert all_words(found) == ["11 11"]
+    objects = common.detect_objects(grid, connectivity=4, allowed_dimensions=[(2, 2)], can_overlap=True)
+    assert all_words(objects) == ["11 11"]
 
 
 def test_detect_objects_keeps_equal_windows() -> None:
-    found = common.detect_objects(g("010"), allowed_dimensions=[(1, 2)], can_overlap=True)
-    assert all_words(found) == ["010", "010"]
+    objects = common.detect_objects(g("010"), allowed_dimensions=[(1, 2)], can_overlap=True)
+    assert all_words(objects) == ["010", "010"]
 
 
 def test_detect_objects_empty_colors_mean_nothing_for_windows_and_anything_for_components() -> None:
@@ -907,13 +907,13 @@ def test_orbit_wants_a_list(symmetries: Any) -> None:
     ],
 )
 def test_detect_translational_symmetry(grid: NDArray[Any], shifts: list[tuple[int, int]]) -> None:
-    found = common.detect_translational_symmetry(grid)
-    assert [(symmetry.translate_x, symmetry.translate_y) for symmetry in found] == shifts
+    symmetries = common.detect_translational_symmetry(grid)
+    assert [(symmetry.translate_x, symmetry.translate_y) for symmetry in symmetries] == shifts
 
 
 def test_detect_translational_symmetry_with_a_background_that_counts() -> None:
-    found = common.detect_translational_symmetry(g("505050"), ignore_colors=[], background=0)
-    assert [(symmetry.translate_x, symmetry.translate_y) for symmetry in found] == [(0, -2)]
+    symmetries = common.detect_translational_symmetry(g("505050"), ignore_colors=[], background=0)
+    assert [(symmetry.translate_x, symmetry.translate_y) for symmetry in symmetries] == [(0, -2)]
 
 
 @pytest.mark.parametrize(
@@ -928,8 +928,8 @@ def test_detect_translational_symmetry_with_a_background_that_counts() -> None:
     ],
 )
 def test_detect_mirror_symmetry(grid: NDArray[Any], arguments: dict[str, Any], mirrors: list[Any]) -> None:
-    found = common.detect_mirror_symmetry(grid, **arguments)
-    assert [(symmetry.mirror_x, symmetry.mirror_y) for symmetry in found] == mirrors
+    symmetries = common.detect_mirror_symmetry(grid, **arguments)
+    assert [(symmetry.mirror_x, symmetry.mirror_y) for symmetry in symmetries] == mirrors
 
 
 def test_detected_centres_are_ints_where_whole() -> None:
@@ -946,10 +946,10 @@ def test_detect_rotational_symmetry_may_be_none(grid: NDArray[Any]) -> None:
     [(g("10 00"), [0], 0), (g("121 232 121"), [9], 1), (PLUS, [0], 1)],
 )
 def test_detect_rotational_symmetry(grid: NDArray[Any], ignored: list[int], center: int) -> None:
-    found = common.detect_rotational_symmetry(grid, ignore_colors=ignored)
-    assert found is not None
-    assert vars(found) == {"center_x": center, "center_y": center}
-    assert type(found.center_x) is int
+    symmetry = common.detect_rotational_symmetry(grid, ignore_colors=ignored)
+    assert symmetry is not None
+    assert vars(symmetry) == {"center_x": center, "center_y": center}
+    assert type(symmetry.center_x) is int
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("horizontal", "10 02 10"), ("vertical", "11 22 33")])
@@ -1049,8 +1049,8 @@ def test_free_locations_are_all_places_where_the_cells_are_free() -> None:
 
 
 def test_free_location_padding_grows_the_grid() -> None:
-    found = {common.random_free_location_for_sprite(ROOM, CORNER, padding=1, padding_connectivity=4) for _ in range(50)}
-    assert found == {(2, 2)}
+    spots = {common.random_free_location_for_sprite(ROOM, CORNER, padding=1, padding_connectivity=4) for _ in range(50)}
+    assert spots == {(2, 2)}
 
 
 def test_free_location_border_keeps_off_the_edges() -> None:
@@ -1246,10 +1246,10 @@ def test_show_colored_grid_draws_a_window(monkeypatch: pytest.MonkeyPatch) -> No
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     plt = pytest.importorskip("matplotlib.pyplot")
-    shown: list[Any] = []
-    monkeypatch.setattr(plt, "show", lambda: shown.append(plt.gca()))
+    windows: list[Any] = []
+    monkeypatch.setattr(plt, "show", lambda: windows.append(plt.gca()))
     common.show_colored_grid(g("123 456"), text=False)
-    (axes,) = shown
+    (axes,) = windows
     assert words(axes.collections[0].get_array()) == "14 25 36"
     assert axes.yaxis_inverted()
     plt.close("all")

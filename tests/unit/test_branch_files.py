@@ -43,8 +43,8 @@ def branch(folder: Path, verdicts: Iterable[str]) -> BranchFiles:
 
 def test_attempts_find_their_verdicts_and_come_in_the_order_of_tasks(tmp_path: Path):
     graded = list(read_graded(branch(tmp_path, "ebdac")))
-    assert "".join(one.prompt.task_id for one in graded) == TASKS
-    assert all(one.attempt.attempt_id == one.verdict.attempt_id for one in graded)
+    assert "".join(attempt.prompt.task_id for attempt in graded) == TASKS
+    assert all(attempt.attempt.attempt_id == attempt.verdict.attempt_id for attempt in graded)
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,9 @@ def test_the_kind_of_a_training_decides_its_flags(
 ):
     monkeypatch.syspath_prepend(ROOT / "tests/environments")
     assert run(monkeypatch, f"{words} --help") == 0
-    shown = capsys.readouterr().out
-    assert f"{flag} " in shown
-    assert f"{absent} " not in shown
+    help_text = capsys.readouterr().out
+    assert f"{flag} " in help_text
+    assert f"{absent} " not in help_text
 
 
 @pytest.mark.parametrize("words", ["--kind", "--kind=", "--kind --help", "--kind tool-use --kind refining"])

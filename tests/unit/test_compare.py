@@ -54,9 +54,9 @@ def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
 def test_arms_of_one_experiment_are_paired_by_task(demo: Path):
     first, second = side(f"{demo}:refine"), side(f"{demo}:independent")
     one, other = load_side(first, "small", ["refine"]), load_side(second, "small", ["independent"])
-    found = pair(one, other, ("refine", "independent"), shared_tasks(one, other))
-    assert (found.only_first, found.only_second) == (("b", "e"), ("a",))
-    c = found.comparison
+    pairing = pair(one, other, ("refine", "independent"), shared_tasks(one, other))
+    assert (pairing.only_first, pairing.only_second) == (("b", "e"), ("a",))
+    c = pairing.comparison
     assert (c.n_first, c.n_second, c.only_first, c.only_second, c.difference.n_tasks) == (3, 2, 2, 1, 5)
     assert c.difference.mean == pytest.approx(1 / 5)
     assert c.p_value == 1.0  # 2 against 1: the least uneven split of 3
@@ -118,10 +118,10 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path, wordin
     _, seeds = finished(tmp_path, content, answers, "abcd")
     first, second = side(str(seeds)), side(str(another(tmp_path / "elsewhere")))
     one, other = (load_side(each, "small", ["independent"]) for each in (first, second))
-    found = pair(one, other, ("independent", "independent"), shared_tasks(one, other))
-    c = found.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
+    pairing = pair(one, other, ("independent", "independent"), shared_tasks(one, other))
+    c = pairing.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
     assert (c.n_first, c.n_second, c.n_runs, c.is_exact) == (1.5, 1.0, 1, False)
-    assert (found.only_first, found.only_second) == (("a",), ("c",))
+    assert (pairing.only_first, pairing.only_second) == (("a",), ("c",))
     sentence = line_with(compared(seeds, tmp_path / "elsewhere/other"), "by the first:")
     assert sentence.endswith(": `a`.")
     wording(sentence)
@@ -130,10 +130,10 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path, wordin
 def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
     experiment = side(str(demo)).experiment
     one = load_side(side(str(demo)), "small", ["independent", "refine"])
-    found = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
-    metrics = {name: of_arm[0] for name, of_arm in one.metrics.items()}
+    result = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
+    metrics = {name: runs[0] for name, runs in one.metrics.items()}
     (reported,) = comparisons(experiment, "small", metrics)
-    assert (found.difference.low, found.difference.high) == (reported.difference.low, reported.difference.high)
+    assert (result.difference.low, result.difference.high) == (reported.difference.low, reported.difference.high)
 
 
 @pytest.mark.parametrize(

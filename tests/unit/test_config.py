@@ -367,11 +367,11 @@ def test_yaml_faults_name_the_line(path: Path, content: str, place: str, problem
     wording(text)
 
 
-@pytest.mark.parametrize(("content", "found"), [("", "nothing"), ("- 1\n", "a list"), ("demo\n", "a text")])
-def test_a_file_that_holds_no_keys_is_named(path: Path, content: str, found: str, wording: Wording):
+@pytest.mark.parametrize(("content", "content_kind"), [("", "nothing"), ("- 1\n", "a list"), ("demo\n", "a text")])
+def test_a_file_that_holds_no_keys_is_named(path: Path, content: str, content_kind: str, wording: Wording):
     path.write_text(content)
     text = message(path)
-    assert text.startswith(f"{path}: ") and text.endswith(found)
+    assert text.startswith(f"{path}: ") and text.endswith(content_kind)
     wording(text)
 
 
@@ -599,9 +599,9 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
     shipped = [load_experiment(ROOT / name, Refining) for name in SHIPPED]
-    of_8b = [one for one in shipped if one.model.path.startswith("barc0/")]
-    assert len(of_8b) == 10
-    assert {one.model.template for one in of_8b} == {"learned"}
+    large = [config for config in shipped if config.model.path.startswith("barc0/")]
+    assert len(large) == 10
+    assert {config.model.template for config in large} == {"learned"}
 
 
 def test_a_folder_that_is_named_like_a_repository_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -35,23 +35,23 @@ def test_sections_are_merged_lists_are_replaced_and_null_removes_a_key() -> None
 
 def test_a_config_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", training={"grpo": {"beta": 0.5}})
-    demo, made = load_experiment(DEMO, Refining), load_experiment(mine, Refining)
-    assert made.training
+    demo, own = load_experiment(DEMO, Refining), load_experiment(mine, Refining)
+    assert own.training
     assert demo.training
-    assert made.training.grpo
+    assert own.training.grpo
     assert demo.training.grpo
     grpo = demo.training.grpo.model_copy(update={"beta": 0.5})
-    assert made.training == demo.training.model_copy(update={"grpo": grpo})
-    assert made.model_dump(exclude={"training", "experiment"}) == demo.model_dump(exclude={"training", "experiment"})
+    assert own.training == demo.training.model_copy(update={"grpo": grpo})
+    assert own.model_dump(exclude={"training", "experiment"}) == demo.model_dump(exclude={"training", "experiment"})
 
 
 def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", seed=3, training={"sft": None})
     mine = written(tmp_path / "mine.yaml", base=str(between), experiment="mine", sandbox=SMALLER)
-    made, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
+    own, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
     assert demo.training
-    assert (made.experiment, made.seed, made.sandbox.memory_mb) == ("mine", 3, 300)
-    assert made.training == demo.training.model_copy(update={"sft": None})
+    assert (own.experiment, own.seed, own.sandbox.memory_mb) == ("mine", 3, 300)
+    assert own.training == demo.training.model_copy(update={"sft": None})
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_null_for_a_key_that_nothing_knows_is_refused(
 
 def test_a_null_for_a_known_key_that_the_base_lacks_is_its_default(tmp_path: Path) -> None:
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", model={"colors": None, "n_threads": None})
-    made, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
-    assert made.model == demo.model
+    own, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
+    assert own.model == demo.model
 
 
 def test_a_base_of_itself_is_refused(tmp_path: Path, wording: Wording) -> None:
@@ -94,9 +94,9 @@ def test_a_base_of_itself_is_refused(tmp_path: Path, wording: Wording) -> None:
 
 
 def test_what_was_resolved_stands_alone(tmp_path: Path) -> None:
-    made = load_experiment(ROOT / "config/multi-turn-rl.yaml")
-    (tmp_path / "settings.json").write_text(made.model_dump_json())
-    assert load_experiment(tmp_path / "settings.json") == made
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    (tmp_path / "settings.json").write_text(experiment.model_dump_json())
+    assert load_experiment(tmp_path / "settings.json") == experiment
 
 
 @pytest.mark.parametrize(

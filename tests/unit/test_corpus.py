@@ -59,7 +59,7 @@ def rows(batches: "list[Batch]") -> list[tuple[list[int], list[bool], list[bool]
 
 
 def marked(tokenizer: "PreTrainedTokenizerFast", ids: list[int], mask: list[bool]) -> str:
-    return str(tokenizer.decode([number for number, kept in zip(ids, mask, strict=True) if kept]))
+    return str(tokenizer.decode([number for number, is_marked in zip(ids, mask, strict=True) if is_marked]))
 
 
 def unpadded(tokenizer: "PreTrainedTokenizerFast", ids: list[int]) -> str:
@@ -71,10 +71,10 @@ def test_an_item_is_the_same_each_time(corpus: "Corpus", tokenizer: "PreTrainedT
 
     first, again = corpus[LAST], corpus_of(tokenizer, seed=3)[LAST]
     assert len(first) == len(again)
-    for one, two in zip(first, again, strict=True):
-        assert torch.equal(one.ids, two.ids)
-        assert torch.equal(one.answer, two.answer)
-        assert torch.equal(one.outputs, two.outputs)
+    for row, two in zip(first, again, strict=True):
+        assert torch.equal(row.ids, two.ids)
+        assert torch.equal(row.answer, two.answer)
+        assert torch.equal(row.outputs, two.outputs)
 
 
 def test_items_and_seeds_differ(corpus: "Corpus", tokenizer: "PreTrainedTokenizerFast") -> None:
@@ -167,8 +167,8 @@ def pairs_shown(text: str) -> list[tuple[list[list[int]], list[list[int]]]]:
     def grid(lines: str) -> list[list[int]]:
         return [[int(cell) for cell in line.split(" ")[1]] for line in lines.splitlines()[1:]]
 
-    found = re.findall(r"\ninput (\d+x\d+(?:\n\d+ \d+)+)\noutput (\d+x\d+(?:\n\d+ \d+)+)", text)
-    return [(grid(given), grid(wanted)) for given, wanted in found]
+    pairs = re.findall(r"\ninput (\d+x\d+(?:\n\d+ \d+)+)\noutput (\d+x\d+(?:\n\d+ \d+)+)", text)
+    return [(grid(before), grid(wanted)) for before, wanted in pairs]
 
 
 def given_by(answer: str, grid: list[list[int]]) -> list[list[int]] | None:
@@ -186,32 +186,32 @@ def given_by(answer: str, grid: list[list[int]]) -> list[list[int]] | None:
 def second_turns(corpus: "Corpus", chunk: int, tokenizer: "PreTrainedTokenizerFast") -> list[tuple[str, str, str, str]]:
     """First prompt, wrong answer, feedback and last answer of the conversations with two turns."""
     texts = [unpadded(tokenizer, ids) for some in range(4) for ids, _, _ in rows(corpus[chunk + some])]
-    found = []
+    turns = []
     for text in texts:
         if text.count("<|assistant|>") == 2:
             first, middle, last = text.split("<|assistant|>")
             wrong, feedback = middle.split("<|end|><|user|>")
-            found.append((first, wrong, feedback, last))
-    return found
+            turns.append((first, wrong, feedback, last))
+    return turns
 
 
 @pytest.mark.parametrize("chunk", [10, LAST])
 def test_a_second_turn_leads_from_the_given_grids_to_the_expected_ones(
     refining: "Corpus", tokenizer: "PreTrainedTokenizerFast", chunk: int
 ) -> None:
-    found = second_turns(refining, chunk, tokenizer)
-    assert len(found) > 10
-    for first, wrong, feedback, _ in found:
+    turns = second_turns(refining, chunk, tokenizer)
+    assert len(turns) > 10
+    for first, wrong, feedback, _ in turns:
         assert feedback.startswith("Executing your program gave:\ninput ")
         assert feedback.endswith("\nWrite a corrected program.")
         task = pairs_shown(first)
-        assert pairs_shown(feedback) == [(given_by(wrong, given), wanted) for given, wanted in task]
-        assert any(given_by(wrong, given) != wanted for given, wanted in task)
+        assert pairs_shown(feedback) == [(given_by(wrong, grid), wanted) for grid, wanted in task]
+        assert any(given_by(wrong, grid) != wanted for grid, wanted in task)
 
 
 def test_second_turns_that_do_not_mend_insist(refining: "Corpus", tokenizer: "PreTrainedTokenizerFast") -> None:
     for first, wrong, _, answer in second_turns(refining, LAST, tokenizer):
-        is_right = all(given_by(answer, given) == wanted for given, wanted in pairs_shown(first))
+        is_right = all(given_by(answer, grid) == wanted for grid, wanted in pairs_shown(first))
         assert is_right != (answer == f"{wrong}<|end|>")
 
 
@@ -220,7 +220,7 @@ def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
 ) -> None:
     def right(chunk: int) -> list[bool]:
         return [
-            all(given_by(answer, given) == wanted for given, wanted in pairs_shown(first))
+            all(given_by(answer, grid) == wanted for grid, wanted in pairs_shown(first))
             for first, _, _, answer in second_turns(refining, chunk, tokenizer)
         ]
 
@@ -231,11 +231,11 @@ def test_second_turns_end_in_the_right_program_and_in_the_last_stage_seldom(
 
 def test_the_last_curriculum_insists_in_most_second_turns_from_its_start(tokenizer: "PreTrainedTokenizerFast") -> None:
     corpus = corpus_of(tokenizer, seed=3, curriculum="INSISTING")
-    found = [one for chunk in (0, 4, 8) for one in second_turns(corpus, chunk, tokenizer)]
+    turns = [turn for chunk in (0, 4, 8) for turn in second_turns(corpus, chunk, tokenizer)]
     right = [
-        all(given_by(answer, given) == wanted for given, wanted in pairs_shown(first)) for first, _, _, answer in found
+        all(given_by(answer, grid) == wanted for grid, wanted in pairs_shown(first)) for first, _, _, answer in turns
     ]
-    insisting = [answer == f"{wrong}<|end|>" for _, wrong, _, answer in found]
-    assert len(found) > 60
+    insisting = [answer == f"{wrong}<|end|>" for _, wrong, _, answer in turns]
+    assert len(turns) > 60
     assert all(mends != insists for mends, insists in zip(right, insisting, strict=True))
-    assert 0.05 < sum(right) / len(found) < 0.3  # 15 % are drawn
+    assert 0.05 < sum(right) / len(turns) < 0.3  # 15 % are drawn

@@ -47,7 +47,7 @@ def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) ->
 
 def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "", **verdict: Any) -> GradedAttempt:
     """An attempt that gave its own kind of wrong grids, with this share of correct train grids."""
-    made = make_attempt(
+    attempt = make_attempt(
         prompt,
         attempt_id=f"{prompt.task_id}/{name}",
         completion=completion or f"my answer {name}",
@@ -63,7 +63,7 @@ def attempt(prompt: Prompt, name: str, correct: float = 0.0, completion: str = "
         "train_pixel_score": correct,
         "train_correct_grids": correct,
     }
-    return GradedAttempt(prompt, made, make_verdict(made, **fields | verdict))
+    return GradedAttempt(prompt, attempt, make_verdict(attempt, **fields | verdict))
 
 
 def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verdict: Any) -> GradedAttempt:
@@ -84,7 +84,7 @@ def rows_of(
     **plan: Any,
 ) -> list[Demonstration]:
     """Rows where every task's own program is right."""
-    sources = {one.attempt.task_id: Target("source", FLIPPED) for one in graded}
+    sources = {item.attempt.task_id: Target("source", FLIPPED) for item in graded}
     counts = Counter() if counts is None else counts
     return list(make_demonstrations(graded, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
 
@@ -306,17 +306,19 @@ def test_hindsight_shows_the_task_as_the_program_saw_it(renderer: Renderer):
     seen = replace(plain, augmentation=TURNED, train_order=(1, 0), train=task.train, test=task.test)
     (row,) = hindsight([ran(seen, "identity", "12", "30", "12")], renderer)
     grids = [COMPACT.notation.write(TURNED.apply(make_grid(cells))) for cells in ("30", "12")]
-    assert row.text == f"<|user|>{''.join(f'{chr(10)}input {one}{chr(10)}output {one}' for one in grids)}<|assistant|>"
+    assert (
+        row.text == f"<|user|>{''.join(f'{chr(10)}input {grid}{chr(10)}output {grid}' for grid in grids)}<|assistant|>"
+    )
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
 def test_no_test_output_gets_into_hindsight(renderer: Renderer, share: float):
     """Neither the right one nor that of a program: rows are the same whatever these are."""
     texts = set()
-    for wanted, given in (("56", "78"), ("65", "87")):
+    for wanted, last in (("56", "78"), ("65", "87")):
         pair = Pair(make_grid("12"), make_grid(wanted))
         prompt = replace(asked(renderer), test=(pair,))
-        graded = [ran(prompt, name, *outputs, given) for name, outputs in (("a", ("12", "30")), ("b", ("11", "33")))]
+        graded = [ran(prompt, name, *outputs, last) for name, outputs in (("a", ("12", "30")), ("b", ("11", "33")))]
         plan = a_plan(targets="hindsight", first_turn_share=share)
         rows = make_demonstrations(graded, {}, plan, WORDS, renderer, Counter())
         texts.add(tuple((row.text, row.completion) for row in rows))
@@ -351,9 +353,9 @@ def write_turn(files: BranchFiles, graded: list[GradedAttempt], prompts: list[Pr
     verdicts: dict[int, list[Verdict]] = {}
     for shard, path in enumerate(files.attempts):
         mine = {prompt.task_id for prompt in prompts[shard :: files.n_shards]}
-        some = [one for one in graded if one.attempt.task_id in mine]
-        records.write(path, records.Attempt, [one.attempt for one in some], 0, {})
-        verdicts.setdefault(shard // files.shards_per_grading_job, []).extend(one.verdict for one in some)
+        some = [item for item in graded if item.attempt.task_id in mine]
+        records.write(path, records.Attempt, [item.attempt for item in some], 0, {})
+        verdicts.setdefault(shard // files.shards_per_grading_job, []).extend(item.verdict for item in some)
     for job, path in enumerate(files.verdicts):
         records.write(path, Verdict, verdicts.pop(job), 0, {})
     assert not verdicts

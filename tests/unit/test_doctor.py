@@ -72,10 +72,10 @@ def test_the_table_has_a_row_for_each_finding_and_says_what_to_do():
 
 
 def test_rewards_and_verdicts_under_two_versions_of_numpy_are_a_failure():
-    (found,) = failures([visit("cpu", PASSED), visit("train", PASSED, numpy="2.3.5")])
-    assert found.check == "programs run under the same versions everywhere"
-    assert "cpu: Python 3.11.7, numpy 2.4.6" in found.found
-    assert "train: Python 3.11.7, numpy 2.3.5" in found.found
+    (failure,) = failures([visit("cpu", PASSED), visit("train", PASSED, numpy="2.3.5")])
+    assert failure.check == "programs run under the same versions everywhere"
+    assert "cpu: Python 3.11.7, numpy 2.4.6" in failure.found
+    assert "train: Python 3.11.7, numpy 2.3.5" in failure.found
 
 
 # software
@@ -87,10 +87,10 @@ def test_the_environment_of_the_tests_is_as_pinned():
 
 def test_other_versions_and_missing_packages_are_named(tmp_path: Path):
     (tmp_path / "pins.txt").write_text("# a set\nNumPy==1.0\nno-such-package==2.0\n")
-    found = machine.software(tmp_path / "pins.txt")
-    assert found.outcome == "failed"
-    assert ", pinned 1.0" in found.found
-    assert "no-such-package is missing" in found.found
+    findings = machine.software(tmp_path / "pins.txt")
+    assert findings.outcome == "failed"
+    assert ", pinned 1.0" in findings.found
+    assert "no-such-package is missing" in findings.found
 
 
 def test_pins_that_are_not_there_are_named(tmp_path: Path):
@@ -126,8 +126,8 @@ RuntimeError: Engine core initialization failed. See root cause above. Failed co
 def test_of_a_dead_engine_the_line_with_the_cause_is_shown():
     cause = "exit code 1: ValueError: No available memory for the cache blocks."
     assert stages.FinishedCommand(1, DEAD_ENGINE).reason == cause
-    of_a_worker = "Exception: WorkerProc initialization failed due to an exception. See stack trace for root cause.\n"
-    output = DEAD_ENGINE.replace("RuntimeError: Engine", f"{of_a_worker}RuntimeError: Engine")
+    worker_error = "Exception: WorkerProc initialization failed due to an exception. See stack trace for root cause.\n"
+    output = DEAD_ENGINE.replace("RuntimeError: Engine", f"{worker_error}RuntimeError: Engine")
     assert stages.FinishedCommand(1, output).reason == cause
 
 
@@ -159,9 +159,9 @@ GPU = ModelNeeds(gpus=1, gpu_mem_mb=40000)
 
 def test_a_torch_for_cpus_is_found_where_a_gpu_is_asked_for(cuda: Callable[..., None]):
     cuda(None)
-    (found,) = machine.gpu(GPU, "float32")
-    assert (found.outcome, "is built for CPUs" in found.found) == ("failed", True)
-    assert "PyPI's index" in found.advice
+    (finding,) = machine.gpu(GPU, "float32")
+    assert (finding.outcome, "is built for CPUs" in finding.found) == ("failed", True)
+    assert "PyPI's index" in finding.advice
 
 
 def test_a_driver_that_is_missing_is_found(cuda: Callable[..., None], monkeypatch: pytest.MonkeyPatch):
@@ -180,13 +180,13 @@ def test_a_driver_that_is_missing_is_found(cuda: Callable[..., None], monkeypatc
 )
 def test_bfloat16_needs_a_gpu_that_computes_in_it(cuda: Callable[..., None], dtype: str, major: int, outcomes: Any):
     cuda("13.0", 80000, major=major)
-    assert [one.outcome for one in machine.gpu(GPU, dtype)][3:] == outcomes
+    assert [finding.outcome for finding in machine.gpu(GPU, dtype)][3:] == outcomes
 
 
 @pytest.mark.parametrize(("memories", "outcome"), [((39999,), "failed"), ((20000, 40000), "passed")])
 def test_a_gpu_must_be_as_large_as_asked_for(cuda: Callable[..., None], memories: tuple[int, ...], outcome: str):
     cuda("13.0", *memories)
-    assert [one.outcome for one in machine.gpu(GPU, "float32")] == ["passed", "passed", outcome]
+    assert [finding.outcome for finding in machine.gpu(GPU, "float32")] == ["passed", "passed", outcome]
 
 
 def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -194,7 +194,7 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     cuda("13.0", 80000)
-    assert [one.found for one in machine.gpu(GPU, "float32")][1] == "driver 580.95.05"
+    assert [finding.found for finding in machine.gpu(GPU, "float32")][1] == "driver 580.95.05"
 
 
 def test_memory_is_counted_for_the_kind_of_job():
@@ -271,25 +271,25 @@ def test_files_from_the_hub_must_be_there_whole(tmp_path: Path):
     (tmp_path / "cached").write_text("{}")
     (folder / "config.json").symlink_to(tmp_path / "cached")
     (folder / "weights").symlink_to("/no/such/cache")
-    found = machine.fetched_files([model, other], tmp_path)
-    assert (found.outcome, found.found) == ("failed", f"1 files are missing here, {folder}/weights first")
-    assert "HF_HOME" in found.advice
+    findings = machine.fetched_files([model, other], tmp_path)
+    assert (findings.outcome, findings.found) == ("failed", f"1 files are missing here, {folder}/weights first")
+    assert "HF_HOME" in findings.advice
     (folder / "weights").unlink()
     (folder / "weights").write_text("1234567")
     assert machine.fetched_files([model], tmp_path).outcome == "passed"
     (tmp_path / "cached").write_text("{")  # cut off
     assert machine.fetched_files([model], tmp_path).outcome == "failed"
     record_of(folder).write_text("")
-    found = machine.fetched_files([model], tmp_path)
-    assert found.outcome == "failed"
-    assert found.found.startswith(f"{record_of(folder)}: ")
+    findings = machine.fetched_files([model], tmp_path)
+    assert findings.outcome == "failed"
+    assert findings.found.startswith(f"{record_of(folder)}: ")
 
 
 @pytest.mark.slow
 def test_the_sandbox_is_tried(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(surroundings, "surroundings", lambda limits, n_jobs: [Trial("Python", True, "3.11")])
-    found = "11 hostile programs, 1 properties of the machine"
-    assert machine.sandbox(Sandbox()) == Finding("the sandbox keeps its promises", "passed", found)
+    summary = "11 hostile programs, 1 properties of the machine"
+    assert machine.sandbox(Sandbox()) == Finding("the sandbox keeps its promises", "passed", summary)
     with monkeypatch.context() as patch:
         rows = [Trial("memory of the cgroup", False, "100 MB for 1 programs of 512 MB")]
         patch.setattr(surroundings, "surroundings", lambda limits, n_jobs: rows)
@@ -316,9 +316,9 @@ def test_sampling_is_tried_with_an_adapter():
 
 @pytest.mark.model
 def test_a_backend_that_is_not_there_is_a_finding(capfd: pytest.CaptureFixture[str]):
-    (found,) = stages.sampling(ModelConfig(path=TINY, window=1024, backend="vllm"), Lora())
-    assert (found.check, found.outcome) == ("vllm samples", "failed")
-    assert "backend is vllm, which is not installed here" in found.found
+    (finding,) = stages.sampling(ModelConfig(path=TINY, window=1024, backend="vllm"), Lora())
+    assert (finding.check, finding.outcome) == ("vllm samples", "failed")
+    assert "backend is vllm, which is not installed here" in finding.found
     log = capfd.readouterr().err  # it has the whole command
     assert "$ arc-refinery sample --" in log and "--backend vllm" in log
 
@@ -338,13 +338,13 @@ def answers(completion: str, logprob: float) -> list[Any]:
 )
 def test_two_samplers_agree_or_not(theirs: list[Any], outcome: str):
     ours = answers("a", -5.0)
-    found = {
+    logprobs = {
         ("vllm", False): ours,
         ("vllm", True): ours,
         ("transformers", False): theirs,
         ("transformers", True): theirs,
     }
-    assert stages._agreement("", ModelConfig(path=TINY, window=9, backend="vllm"), found).outcome == outcome
+    assert stages._agreement("", ModelConfig(path=TINY, window=9, backend="vllm"), logprobs).outcome == outcome
 
 
 @pytest.mark.training
@@ -360,9 +360,9 @@ def test_training_is_tried_interrupted_and_taken_up():
 @pytest.mark.training
 def test_a_training_that_cannot_start_is_a_finding():
     settings = Grpo(learning_rate=1e-4, num_generations=4, sampler="vllm-colocate")
-    (found,) = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
-    assert (found.check, found.outcome) == ("GRPO makes steps", "failed")
-    assert "the package vllm is not installed here" in found.found
+    (finding,) = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
+    assert (finding.check, finding.outcome) == ("GRPO makes steps", "failed")
+    assert "the package vllm is not installed here" in finding.found
 
 
 # the command
@@ -391,12 +391,12 @@ def test_a_check_that_fails_ends_the_command_after_the_table(
 @pytest.mark.slow
 def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
-    found, output = tmp_path / "cpu.json", tmp_path / "results/doctor.md"
-    Doctor(config=small(tmp_path), jobs=("cpu",), findings=found, output=output).run()
+    findings, output = tmp_path / "cpu.json", tmp_path / "results/doctor.md"
+    Doctor(config=small(tmp_path), jobs=("cpu",), findings=findings, output=output).run()
     assert not output.exists()
-    Doctor(config=small(tmp_path), jobs=(), others=(found,), output=output).run()
+    Doctor(config=small(tmp_path), jobs=(), others=(findings,), output=output).run()
     assert "None of 7 checks failed." in output.read_text()
-    assert not found.exists()
+    assert not findings.exists()
 
 
 def test_findings_are_of_one_kind_of_job(tmp_path: Path):

@@ -45,8 +45,8 @@ def commands(text: str) -> Iterator[str]:
     for block in FENCE.findall(text):
         for line in block.replace("\\\n", " ").splitlines():
             for part in line.partition(" #")[0].split("&&"):
-                if found := LINE.match(part.strip()):
-                    yield found[1]
+                if match := LINE.match(part.strip()):
+                    yield match[1]
 
 
 def fault(command: str) -> str | None:
@@ -92,25 +92,25 @@ def fault_of_ours(words: list[str]) -> str | None:
 @cache
 def flags_of(name: str) -> frozenset[str]:
     """Those that begin a line of the command's help."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown), pytest.raises(SystemExit):
+    help_text = io.StringIO()
+    with contextlib.redirect_stdout(help_text), pytest.raises(SystemExit):
         cli.parse([*name.split(), "--help"])
-    lines = [line.strip("│ ") for line in shown.getvalue().splitlines()]
+    lines = [line.strip("│ ") for line in help_text.getvalue().splitlines()]
     return frozenset(flag for line in lines if line.startswith("-") for flag in re.findall(r"--[a-z0-9.-]+", line))
 
 
 def fault_of_snakemake(words: list[str]) -> str | None:
     try:
-        given = snakemakes_parser().parse_args(words)
+        arguments = snakemakes_parser().parse_args(words)
     except (SystemExit, argparse.ArgumentError) as error:
         return f"snakemake does not take these flags: {error}"
-    files = [str(path) for path in [*(given.configfile or []), *(given.profile or [])]]
+    files = [str(path) for path in [*(arguments.configfile or []), *(arguments.profile or [])]]
     if missing := [path for path in files if not exists(path)]:
         return f"no file {missing[0]}"
     rules = {
         name for path in (ROOT / "Snakefile", *ROOT.glob("rules/*.smk")) for name in RULE.findall(path.read_text())
     }
-    targets = [str(word) for word in [*given.targets, *(given.forcerun or [])]]
+    targets = [str(word) for word in [*arguments.targets, *(arguments.forcerun or [])]]
     unknown = [
         word for word in targets if word not in rules and not word.startswith("results/") and not OPEN.search(word)
     ]
@@ -133,7 +133,12 @@ def fault_of_trl(words: list[str]) -> str | None:
     if not script.exists():
         return f"trl has no command {words[0]}"
     classes = [node for node in ast.parse(script.read_text()).body if isinstance(node, ast.ClassDef)]
-    fields = {ast.unparse(one.target) for node in classes for one in node.body if isinstance(one, ast.AnnAssign)}
+    fields = {
+        ast.unparse(statement.target)
+        for node in classes
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
     unknown = [word for word in words if word.startswith("--") and word[2:].replace("-", "_") not in fields]
     return f"trl {words[0]} has no flag {unknown[0]}" if unknown else None
 
@@ -141,7 +146,7 @@ def fault_of_trl(words: list[str]) -> str | None:
 def test_every_command_that_is_named_exists():
     named = {(index, command) for index, text in texts().items() for command in commands(text)}
     assert len(named) > 100
-    faults = [f"{index}: `{command}`: {found}" for index, command in sorted(named) if (found := fault(command))]
+    faults = [f"{index}: `{command}`: {symptom}" for index, command in sorted(named) if (symptom := fault(command))]
     assert not faults, "\n".join(faults)
 
 
@@ -161,8 +166,8 @@ def test_every_command_that_is_named_exists():
     ],
 )
 def test_a_command_that_does_not_exist_is_found(command: str, expected: str):
-    assert [fault(found) for found in commands(f"Type `{command}`.")] == [expected]
-    assert [fault(found) for found in commands(f"```\n{command}   # a try\n```")] == [expected]
+    assert [fault(named_command) for named_command in commands(f"Type `{command}`.")] == [expected]
+    assert [fault(named_command) for named_command in commands(f"```\n{command}   # a try\n```")] == [expected]
 
 
 def test_flags_that_snakemake_does_not_know_are_found():

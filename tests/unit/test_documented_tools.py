@@ -46,10 +46,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("shown", [TOOL, DATA, USER], ids=["tool", "data", "user"])
-def test_they_are_short(shown: dict[str, str]):
-    assert len(shown) == 2
-    assert sum(len(text.splitlines()) for text in shown.values()) <= MAX_LINES
+@pytest.mark.parametrize("example", [TOOL, DATA, USER], ids=["tool", "data", "user"])
+def test_they_are_short(example: dict[str, str]):
+    assert len(example) == 2
+    assert sum(len(text.splitlines()) for text in example.values()) <= MAX_LINES
 
 
 def test_the_tools_can_be_called(executor: Executor):
@@ -73,8 +73,8 @@ def test_the_tools_can_be_called(executor: Executor):
 
 def test_the_user_replies():
     assert len(USER["python"].splitlines()) < 20
-    demo, shown = yaml.safe_load(Path("config/tool-use-demo.yaml").read_text()), yaml.safe_load(USER["yaml"])
-    content = demo | shown | {"generation": demo["generation"] | shown["generation"]}
+    demo, example = yaml.safe_load(Path("config/tool-use-demo.yaml").read_text()), yaml.safe_load(USER["yaml"])
+    content = demo | example | {"generation": demo["generation"] | example["generation"]}
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     check_files(experiment, "mine.yaml")
     question = make_question(question_id="arithmetic/1", text="How many hats?")
@@ -109,6 +109,8 @@ def test_the_embedded_model_answers_the_questions_with_the_tool(monkeypatch: pyt
         flags = stages.episodes(experiment, "capitals", arm).words()
         run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output-folder", arm)
         episodes = list(records.read(Path(arm, "000.parquet"), records.Episode))
-        assert [one.question_id for one in episodes] == [f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)]
+        assert [episode.question_id for episode in episodes] == [
+            f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)
+        ]
         lengths[arm] = episodes[0].n_prompt_tokens
     assert lengths["untrained"] > lengths["without-tools"]  # the prompt shows the tool

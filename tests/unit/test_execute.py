@@ -124,8 +124,8 @@ def trials(capsys: pytest.CaptureFixture[str]) -> dict[str, bool]:
 
 def promise_of(program: str) -> str:
     """The promise that a program tries."""
-    (found,) = (name for name, (body, *_) in PROMISES.items() if program in body)
-    return found
+    (promise,) = (name for name, (body, *_) in PROMISES.items() if program in body)
+    return promise
 
 
 def test_the_self_check_tries_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,11 +139,11 @@ def test_the_self_check_finds_a_sandbox_without_its_filter(
     monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
     with pytest.raises(InputError) as caught:
         Execute(self_check=True, allow_without_seccomp=True).run()
-    kept = trials(capsys)
-    n_broken = list(kept.values()).count(False)
+    outcome = trials(capsys)
+    n_broken = list(outcome.values()).count(False)
     assert str(caught.value).startswith(f"{n_broken} of {len(PROMISES)} ")
     wording(str(caught.value).replace(f"{n_broken} of", "<number> of"))  # not the same for every user
-    assert [kept[promise_of(program)] for program in ("os.urandom", "socket.socket", "while True")] == [
+    assert [outcome[promise_of(program)] for program in ("os.urandom", "socket.socket", "while True")] == [
         False,
         False,
         True,

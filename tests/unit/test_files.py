@@ -53,7 +53,7 @@ def test_a_file_that_would_be_too_large_is_named_and_the_old_one_stays(small_fil
         write(path, 100_000)
     assert str(caught.value).startswith(f"{path}: ") and "`ulimit -f`" in str(caught.value)
     wording(caught.value)
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert path.read_text() == "old"
 
 

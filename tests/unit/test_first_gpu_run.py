@@ -26,14 +26,14 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     import torch
     from transformers import AutoModelForCausalLM
 
-    asked: list[dict[str, Any]] = []
+    calls: list[dict[str, Any]] = []
 
     def from_pretrained(path: str, **named: Any) -> tuple[Any, dict[str, list[str]]]:
-        asked.append(named)
+        calls.append(named)
         return torch.nn.Module(), {"missing_keys": []}
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
-    return asked
+    return calls
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -25,7 +25,7 @@ from arc_refinery.refining.report.pictures import Execution
 
 
 def experiment(*arms: Mapping[str, Any]) -> Refining:
-    content = settings({one["name"]: one["turns"] for one in arms})
+    content = settings({arm["name"]: arm["turns"] for arm in arms})
     return config.validate_experiment(content, "test", Refining)
 
 
@@ -63,35 +63,35 @@ def chosen(
     of = experiment(arm("independent", 8), arm("refine", 4, 2, 2), arm("other", 4, 4))
     branches = {"refine-turn2": refined(2, second), "refine-turn3": refined(3, third)}
     results = SetResults("small", tuple("abcde"), branches)
-    table = pd.DataFrame({one.name: [task in solved[one.name] for task in "abcde"] for one in of.arms}, list("abcde"))
+    table = pd.DataFrame({arm.name: [task in solved[arm.name] for task in "abcde"] for arm in of.arms}, list("abcde"))
     classes = gallery.choose(results, of.arms[1], of.arms[0], table)
-    return {title: (n, [(one.first_id, one.second_id) for one in shown]) for title, (n, shown) in classes.items()}
+    return {title: (n, [(pair.first_id, pair.second_id) for pair in rows]) for title, (n, rows) in classes.items()}
 
 
 def test_the_attempt_that_solves_is_shown_with_its_parent_whatever_its_turn():
-    found = chosen({"a": "wS", "b": "wT"}, {"b": "SS"}, {"independent": "", "refine": "ab", "other": "ab"})
-    assert found[ONLY_BY_REFINING] == (2, [("a1x", "a21"), ("b2x", "b30")])
+    classes = chosen({"a": "wS", "b": "wT"}, {"b": "SS"}, {"independent": "", "refine": "ab", "other": "ab"})
+    assert classes[ONLY_BY_REFINING] == (2, [("a1x", "a21"), ("b2x", "b30")])
 
 
 def test_of_what_refining_broke_the_first_refinement_is_shown():
-    found = chosen({"a": "ww", "c": "Tw"}, {"a": "ww"}, {"independent": "ac", "refine": "", "other": ""})
-    assert found[ONLY_BY_BASELINE] == (2, [("a1x", "a20"), ("c1x", "c20")])
-    assert found[NOBODY] == (3, [])  # b, d and e have nothing to refine
+    classes = chosen({"a": "ww", "c": "Tw"}, {"a": "ww"}, {"independent": "ac", "refine": "", "other": ""})
+    assert classes[ONLY_BY_BASELINE] == (2, [("a1x", "a20"), ("c1x", "c20")])
+    assert classes[NOBODY] == (3, [])  # b, d and e have nothing to refine
 
 
 def test_what_another_arm_solves_is_not_solved_by_nobody():
-    found = chosen({"a": "w", "b": "w", "c": "w"}, {}, {"independent": "", "refine": "", "other": "b"})
-    assert found[NOBODY] == (4, [("a1x", "a20"), ("c1x", "c20")])
+    classes = chosen({"a": "w", "b": "w", "c": "w"}, {}, {"independent": "", "refine": "", "other": "b"})
+    assert classes[NOBODY] == (4, [("a1x", "a20"), ("c1x", "c20")])
 
 
 def test_a_few_tasks_are_shown_in_the_order_of_the_set():
-    found = chosen(dict.fromkeys("edcba", "S"), {}, {"independent": "", "refine": "abcde", "other": ""})
-    assert found[ONLY_BY_REFINING] == (5, [("a1x", "a20"), ("b1x", "b20")])
+    classes = chosen(dict.fromkeys("edcba", "S"), {}, {"independent": "", "refine": "abcde", "other": ""})
+    assert classes[ONLY_BY_REFINING] == (5, [("a1x", "a20"), ("b1x", "b20")])
 
 
 def test_a_task_that_two_attempts_solve_together_has_none_to_show():
-    found = chosen({"a": "Tw"}, {}, {"independent": "", "refine": "a", "other": ""})
-    assert found[ONLY_BY_REFINING] == (1, [])
+    classes = chosen({"a": "Tw"}, {}, {"independent": "", "refine": "a", "other": ""})
+    assert classes[ONLY_BY_REFINING] == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_task_that_two_attempts_solve_together_has_none_to_show():
 )
 def test_a_control_is_shown_only_where_nothing_else_refines(arms: list[dict[str, Any]], expected: Any):
     pair = gallery.pair_to_show(experiment(*arms))
-    assert expected == (pair and tuple(one.name for one in pair))
+    assert expected == (pair and tuple(arm.name for arm in pair))
 
 
 # ---- what is said ----
@@ -116,10 +116,10 @@ def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path:
     roles = ("system", "user", "assistant", "user", "assistant")  # the last one: the beginning of the answer
     messages = tuple({"role": role, "content": f"{role} {number}"} for number, role in enumerate(roles))
     augmentation = Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9))
-    made = [
+    prompts = [
         make_prompt(prompt_id=name, augmentation=augmentation, train_order=(1, 0), messages=messages) for name in "xyz"
     ]
-    records.write(tmp_path / "prompts.parquet", records.Prompt, made, 0, {})
+    records.write(tmp_path / "prompts.parquet", records.Prompt, prompts, 0, {})
     assert gallery.read_feedback(tmp_path / "prompts.parquet", ["y"]) == {
         "y": FeedbackShown("user 3", augmentation, (1, 0))
     }
@@ -176,8 +176,8 @@ def words(figure: Figure) -> list[str]:
 
 def crosses(figure: Figure) -> int:
     """White strokes, two to a cross."""
-    lines = [one for one in figure.axes[0].collections if isinstance(one, LineCollection)]
-    return sum(len(one.get_segments()) for one in lines if np.allclose(np.asarray(one.get_colors()), 1.0)) // 2
+    lines = [collection for collection in figure.axes[0].collections if isinstance(collection, LineCollection)]
+    return sum(len(line.get_segments()) for line in lines if np.allclose(np.asarray(line.get_colors()), 1.0)) // 2
 
 
 def task(n_train: int, n_test: int, truth: Grid = RIGHT) -> Task:

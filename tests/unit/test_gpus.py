@@ -27,7 +27,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "completed"),
+    ("devices", "completed"),
     [
         ("GPU-6a96bd13", FIRST),
         ("GPU-6a96f", SECOND),
@@ -43,24 +43,24 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_beginnings_are_completed_and_other_forms_stay(
-    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: str, completed: str
+    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, devices: str, completed: str
 ):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", devices)
     with caplog.at_level(logging.WARNING):
         complete_visible_devices()
     assert os.environ["CUDA_VISIBLE_DEVICES"] == completed
     assert not caplog.records
 
 
-@pytest.mark.parametrize(("given", "n"), [("GPU-6a96", 2), ("GPU-ffffffff", 0), ("MIG-9", 0)])
+@pytest.mark.parametrize(("device", "n"), [("GPU-6a96", 2), ("GPU-ffffffff", 0), ("MIG-9", 0)])
 def test_a_name_that_fits_none_or_several_stays_and_the_log_says_so(
-    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: str, n: int
+    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, device: str, n: int
 ):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", device)
     with caplog.at_level(logging.WARNING):
         complete_visible_devices()
-    assert os.environ["CUDA_VISIBLE_DEVICES"] == given
-    assert f"{given} is the start of {n} names" in caplog.text and FIRST in caplog.text
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == device
+    assert f"{device} is the start of {n} names" in caplog.text and FIRST in caplog.text
 
 
 def test_without_nvidia_smi_the_log_says_what_could_not_be_done(
@@ -146,15 +146,13 @@ def test_the_training_keeps_its_gpus_and_its_server_gets_others(
 
 
 @pytest.mark.parametrize(
-    ("visible", "n_others", "shown"), [("0", 1, "1 are visible (0)"), ("", 2, "0 are visible (none)")]
+    ("visible", "n_others", "text"), [("0", 1, "1 are visible (0)"), ("", 2, "0 are visible (none)")]
 )
-def test_too_few_gpus_for_a_server_are_refused(
-    monkeypatch: pytest.MonkeyPatch, visible: str, n_others: int, shown: str
-):
+def test_too_few_gpus_for_a_server_are_refused(monkeypatch: pytest.MonkeyPatch, visible: str, n_others: int, text: str):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(InputError) as refusal:
         divide(1, n_others)
-    assert shown in str(refusal.value)
+    assert text in str(refusal.value)
     assert f"set resources.train.gpus to {n_others + 1}" in str(refusal.value)
 
 
@@ -165,7 +163,7 @@ def test_each_process_needs_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("given", "expected", "of_server"),
+    ("environment", "expected", "server"),
     [
         ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {}),
         # the user's own setting stays, also for vLLM's server
@@ -174,7 +172,10 @@ def test_each_process_needs_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_blocks_of_gpu_memory_grow_in_training_but_not_in_its_server(
-    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: dict[str, str], of_server: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    expected: dict[str, str],
+    server: dict[str, str],
 ):
     def settings(variables: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in variables.items() if name.endswith("_ALLOC_CONF")}
@@ -182,8 +183,8 @@ def test_blocks_of_gpu_memory_grow_in_training_but_not_in_its_server(
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.setenv(name, "to be restored")
         monkeypatch.delenv(name)
-    for name, value in given.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     let_segments_grow()
     assert settings(os.environ) == expected
-    assert settings(without_growing_segments()) == of_server
+    assert settings(without_growing_segments()) == server

@@ -56,8 +56,8 @@ def test_verdicts_come_in_the_order_of_the_attempts(executor: Executor) -> None:
     attempts = [attempt(block(f"def transform(grid): {code}"), name=str(n)) for n, code in enumerate(codes)]
     attempts.insert(2, attempt("no idea", name="nothing"))
     verdicts = graded(executor, *attempts)
-    assert [one.attempt_id for one in verdicts] == ["0", "1", "nothing", "2", "3", "4"]
-    assert [one.status for one in verdicts] == ["ok", "ok", "no_code", "error", "ok", "ok"]
+    assert [verdict.attempt_id for verdict in verdicts] == ["0", "1", "nothing", "2", "3", "4"]
+    assert [verdict.status for verdict in verdicts] == ["ok", "ok", "no_code", "error", "ok", "ok"]
     assert verdicts[1].train_outputs[0].tolist() == [[1, 2]]
     assert verdicts[4].train_outputs[0].tolist() == [[1, 3], [2, 4]]
 
@@ -156,7 +156,8 @@ def test_a_program_answers_hidden_pairs_too(executor: Executor) -> None:
     task = replace(MIRROR, hidden=hidden)
     code = "def transform(grid):\n    grid = np.fliplr(grid)\n    grid[grid == 1] = 2\n    return grid"
     with_hidden, without = (
-        next(grade_attempts([attempt(block(code), one)], {"mirror": one}, executor)) for one in (task, MIRROR)
+        next(grade_attempts([attempt(block(code), answered)], {"mirror": answered}, executor))
+        for answered in (task, MIRROR)
     )
     assert [grid.tolist() for grid in with_hidden.test_outputs[2:]] == [[[2, 2]], [[3, 3]]]
     assert (without.test_correct_grids, with_hidden.test_correct_grids) == (1.0, 3 / 4)
@@ -165,8 +166,8 @@ def test_a_program_answers_hidden_pairs_too(executor: Executor) -> None:
 
 def test_hidden_pairs_are_executed_in_the_form_of_the_prompt(executor: Executor) -> None:
     task = replace(SAME, hidden=(Pair(make_grid("57"), make_grid("57")),))
-    shown = attempt(IDENTITY_PROGRAM, task, augmentation=TURNED, train_order=(1, 0))
-    (verdict,) = grade_attempts([shown], {"same": task}, executor)
+    turned = attempt(IDENTITY_PROGRAM, task, augmentation=TURNED, train_order=(1, 0))
+    (verdict,) = grade_attempts([turned], {"same": task}, executor)
     assert verdict.test_outputs[-1].tolist() == [[5, 7]]
 
 
@@ -203,15 +204,15 @@ def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
         assert [out.tolist() for out in again.train_outputs] == [out.tolist() for out in one.train_outputs]
         assert [out.tolist() for out in again.test_outputs] == [out.tolist() for out in one.test_outputs]
         apart = ("attempt_id", "train_outputs", "test_outputs")  # == is not for arrays
-        of_again, of_one = ({k: v for k, v in asdict(verdict).items() if k not in apart} for verdict in (again, one))
-        assert of_again == of_one
+        second, first = ({k: v for k, v in asdict(verdict).items() if k not in apart} for verdict in (again, one))
+        assert second == first
 
 
 def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) -> None:
     now = block("import time\ndef transform(grid): raise ValueError(time.time_ns())")
-    asked = [attempt(now, name=f"{prompt}{n}", prompt_id=prompt) for prompt in "pq" for n in range(3)]
+    attempts = [attempt(now, name=f"{prompt}{n}", prompt_id=prompt) for prompt in "pq" for n in range(3)]
     turned = attempt(now, name="turned", augmentation=TURNED)
-    errors = [verdict.error for verdict in graded(executor, *asked, turned)]
+    errors = [verdict.error for verdict in graded(executor, *attempts, turned)]
     assert len(set(errors[:6])) == 1
     assert errors[6] != errors[0]
 
@@ -257,9 +258,9 @@ def test_a_program_can_run_on_the_outputs_of_its_parent(executor: Executor) -> N
     plain = attempt(flip, task, "plain", parent_id="parent")
     seen_turned = attempt(turn, task, "turned", parent_id="parent", augmentation=TURNED, train_order=(1, 0))
     other = attempt(flip, task, "other", parent_id="right already")
-    of_parents = {"parent": outputs, "right already": tuple(pair.output for pair in task.pairs)}
-    verdicts = list(grade_attempts([plain, seen_turned, other], {"same": task}, executor, outputs=of_parents))
-    assert [(one.train_is_correct, one.test_is_correct) for one in verdicts] == [
+    parent_outputs = {"parent": outputs, "right already": tuple(pair.output for pair in task.pairs)}
+    verdicts = list(grade_attempts([plain, seen_turned, other], {"same": task}, executor, outputs=parent_outputs))
+    assert [(verdict.train_is_correct, verdict.test_is_correct) for verdict in verdicts] == [
         (True, True),
         (True, True),
         (False, False),

@@ -50,7 +50,7 @@ def test_nothing_is_seen_on_a_healthy_run() -> None:
 def test_a_figure_over_its_limit_over_the_window(
     criterion: str, figure: str, values: tuple[float, ...], value: float
 ) -> None:
-    run = steps(*({figure: one} for one in values))
+    run = steps(*({figure: value} for value in values))
     assert symptom(run[:3], GUARD) is None
     assert symptom(run, GUARD) == Symptom(4, criterion, near(value), 0.5)
 
@@ -81,13 +81,13 @@ def test_a_training_that_continues_after_a_collapse_collapsed_at_its_first_step(
 def test_kl_is_looked_at_only_where_it_has_a_limit() -> None:
     run = steps(*[{"kl": 9.0}] * 4)
     assert symptom(run, GUARD) is None
-    found = symptom(run, GUARD.model_copy(update={"max_kl": 1.0}))
-    assert found == Symptom(4, "kl", 9.0, 1.0)
+    collapse = symptom(run, GUARD.model_copy(update={"max_kl": 1.0}))
+    assert collapse == Symptom(4, "kl", 9.0, 1.0)
 
 
 def test_a_loss_that_is_no_number_counts_at_once() -> None:
-    found = symptom(steps({"loss": float("nan")}), GUARD)
-    assert found is not None and (found.step, found.criterion) == (1, "loss")
+    collapse = symptom(steps({"loss": float("nan")}), GUARD)
+    assert collapse is not None and (collapse.step, collapse.criterion) == (1, "loss")
 
 
 def write_checkpoint(folder: Path, step: int, weight: float = 0.5) -> None:
@@ -327,9 +327,9 @@ def watched(log: list[dict[str, Any]], action: GuardAction, model: torch.nn.Modu
     """The symptom after the last step of a log, and what the trainer is told."""
     from arc_refinery.training.callbacks import CollapseWatcher
 
-    watcher, told = CollapseWatcher(GUARD.model_copy(update={"action": action})), control()
-    watcher.on_log(None, state(log), told, model)
-    return watcher.symptom, told
+    watcher, flow = CollapseWatcher(GUARD.model_copy(update={"action": action})), control()
+    watcher.on_log(None, state(log), flow, model)
+    return watcher.symptom, flow
 
 
 COLLAPSED = steps({}, {}, {"repetition": 0.9}, {"repetition": 0.9}, {"repetition": 0.9})
@@ -337,21 +337,21 @@ COLLAPSED = steps({}, {}, {"repetition": 0.9}, {"repetition": 0.9}, {"repetition
 
 @pytest.mark.parametrize("action", ["rollback", "stop"])
 def test_a_collapse_ends_a_training_before_it_is_saved(action: GuardAction) -> None:
-    symptom, told = watched(COLLAPSED, action, torch.nn.Linear(1, 1))
+    symptom, flow = watched(COLLAPSED, action, torch.nn.Linear(1, 1))
     assert symptom and (symptom.step, symptom.criterion) == (5, "repetition")
-    assert (told.should_training_stop, told.should_save) == (True, False)
+    assert (flow.should_training_stop, flow.should_save) == (True, False)
 
 
 def test_a_collapse_may_only_be_reported() -> None:
-    symptom, told = watched(COLLAPSED, "none", torch.nn.Linear(1, 1))
-    assert symptom and (told.should_training_stop, told.should_save) == (False, True)
+    symptom, flow = watched(COLLAPSED, "none", torch.nn.Linear(1, 1))
+    assert symptom and (flow.should_training_stop, flow.should_save) == (False, True)
 
 
 def test_weights_that_are_not_finite_end_a_training_whose_loss_is() -> None:
     broken = torch.nn.Linear(1, 1)
     broken.bias.data.fill_(float("nan"))
-    symptom, told = watched(steps({}, {}), "stop", broken)
-    assert symptom and (symptom.step, symptom.criterion, told.should_training_stop) == (2, "loss", True)
+    symptom, flow = watched(steps({}, {}), "stop", broken)
+    assert symptom and (symptom.step, symptom.criterion, flow.should_training_stop) == (2, "loss", True)
     with pytest.raises(InputError, match=r"step 2: 1 of .* such as bias, and guard.action is none"):
         watched(steps({}, {}), "none", broken)
 
@@ -359,19 +359,19 @@ def test_weights_that_are_not_finite_end_a_training_whose_loss_is() -> None:
 def test_a_part_ends_with_its_step_if_the_training_has_it() -> None:
     from arc_refinery.training.callbacks import EndsPart
 
-    told, ends = control(), EndsPart(2)
-    ends.on_train_begin(None, state([], max_steps=2), told)
+    flow, ends = control(), EndsPart(2)
+    ends.on_train_begin(None, state([], max_steps=2), flow)
     for n, stops in ((1, False), (2, True)):
-        ends.on_step_end(None, state(steps(*[{}] * n)), told)
-        assert told.should_training_stop == stops
+        ends.on_step_end(None, state(steps(*[{}] * n)), flow)
+        assert flow.should_training_stop == stops
     with pytest.raises(InputError, match="--until-step is 2, but the training ends after step 1"):
-        ends.on_train_begin(None, state([], max_steps=1), told)
+        ends.on_train_begin(None, state([], max_steps=1), flow)
 
 
 @pytest.mark.parametrize(("n_heldout", "step", "evaluates"), [(2, 20, True), (2, 19, False), (0, 20, False)])
 def test_the_last_step_is_evaluated_on_heldout_prompts(n_heldout: int, step: int, evaluates: bool) -> None:
     from arc_refinery.training.callbacks import KeepsCheckpoints
 
-    told = control()
-    KeepsCheckpoints(training(n_heldout=n_heldout), GUARD).on_step_end(None, state([{}] * step), told)
-    assert told.should_evaluate == evaluates
+    flow = control()
+    KeepsCheckpoints(training(n_heldout=n_heldout), GUARD).on_step_end(None, state([{}] * step), flow)
+    assert flow.should_evaluate == evaluates

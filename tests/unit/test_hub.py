@@ -280,12 +280,12 @@ def test_a_disk_that_fills_up_meanwhile(hub: Hub, fetcher: Fetcher):
 
 
 def test_a_repository_is_fetched_once_with_all_files_that_are_asked_of_it():
-    asked = [
+    downloads = [
         Download("a/rows", "dataset", None, ("train.jsonl",)),
         Download("a/rows", "model"),
         Download("a/rows", "dataset", None, ("test.jsonl", "train.jsonl")),
     ]
-    assert distinct(asked) == [
+    assert distinct(downloads) == [
         Download("a/rows", "dataset", None, ("train.jsonl", "test.jsonl")),
         Download("a/rows", "model"),
     ]

@@ -244,33 +244,33 @@ def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path:
     )
     wording(text)
     left_out: Counter[str] = Counter()
-    chosen = evaluation_set(**listed, leave_out_too_large=True)
-    assert [task.task_id for task in tasks_of_set(chosen, 4500, left_out)] == ["fine"]
+    task_set = evaluation_set(**listed, leave_out_too_large=True)
+    assert [task.task_id for task in tasks_of_set(task_set, 4500, left_out)] == ["fine"]
     assert left_out == {"a grid has a side of more than 30": 1}
 
 
 def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wording):
     path = store(tmp_path / "f.json", {"wide": WIDE, "fine": TASK})
-    chosen = TaskSet(name="set", source="dataset", path=str(path), leave_out_too_large=True)
-    EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=chosen).run()
+    task_set = TaskSet(name="set", source="dataset", path=str(path), leave_out_too_large=True)
+    EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=task_set).run()
     assert records.notes(tmp_path / "tasks.parquet")["problems_left_out"] == {"a grid has a side of more than 30": 1}
     store(path, {"wide": WIDE})
     with pytest.raises(InputError) as caught:
-        EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=chosen).run()
+        EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=task_set).run()
     assert str(caught.value).startswith(f"{path}: all ")
     wording(caught.value)
 
 
 def whole(*sets: dict[str, Any]) -> Refining:
     content = config.load_experiment(ROOT / "config/config.yaml", Refining).model_dump()
-    content["evaluation"] |= {"primary": None, "sets": [{"name": f"s{n}"} | one for n, one in enumerate(sets)]}
+    content["evaluation"] |= {"primary": None, "sets": [{"name": f"s{n}"} | keys for n, keys in enumerate(sets)]}
     return config.validate_experiment(content, "mine.yaml", Refining)
 
 
 def test_the_files_of_a_folder_are_inputs(tmp_path: Path):
     folder = store_all(tmp_path / "f", b=TASK, c__a=TASK)
-    made = whole({"source": "dataset", "path": str(folder)})
-    assert inputs.task_set(made, "s0") == [f"{folder}/b.json", f"{folder}/c/a.json"]
+    experiment = whole({"source": "dataset", "path": str(folder)})
+    assert inputs.task_set(experiment, "s0") == [f"{folder}/b.json", f"{folder}/c/a.json"]
 
 
 AT_PLANNING: dict[str, tuple[dict[str, Any], str]] = {
@@ -317,9 +317,9 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
     tmp_path: Path, challenges: Path, solutions: Path, wording: Wording
 ):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
-    found = list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
-    assert [task.task_id for task in found] == ["b", "a"]
-    assert found[1].test[0].output.tolist() == [[9, 8]]
+    tasks = list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
+    assert [task.task_id for task in tasks] == ["b", "a"]
+    assert tasks[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
     assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), 4500, Counter())] == ["a"]
@@ -383,15 +383,15 @@ def test_augmentation_leaves_unknown_outputs_unknown():
 
 
 def test_unknown_outputs_of_test_pairs_come_back_and_others_are_refused(tmp_path: Path, wording: Wording):
-    known = make_grid("12", "34")
+    output = make_grid("12", "34")
     path = tmp_path / "tasks.parquet"
-    task = make_task(test=(Pair(known, UNKNOWN), Pair(known, known), Pair(known, UNKNOWN)))
+    task = make_task(test=(Pair(output, UNKNOWN), Pair(output, output), Pair(output, UNKNOWN)))
     records.write(path, Task, [task], 0, {})
-    for found in records.read(path, Task):
-        assert [pair.output.tolist() for pair in found.test] == [[], known.tolist(), []]
-        assert found.test[0].output.shape == (0, 0)
-        assert found.train[0].output.tolist() == known.tolist()
-    for bad in (make_task(train=(Pair(known, UNKNOWN),)), make_task(test=(Pair(UNKNOWN, known),))):
+    for restored in records.read(path, Task):
+        assert [pair.output.tolist() for pair in restored.test] == [[], output.tolist(), []]
+        assert restored.test[0].output.shape == (0, 0)
+        assert restored.train[0].output.tolist() == output.tolist()
+    for bad in (make_task(train=(Pair(output, UNKNOWN),)), make_task(test=(Pair(UNKNOWN, output),))):
         records.write(path, Task, [bad], 0, {})
         with pytest.raises(RecordError) as caught:
             list(records.read(path, Task))
@@ -418,9 +418,9 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
         sandbox=config.Sandbox(wall_seconds=60.0),
     ).run()
     verdicts = list(records.read(folder / "verdicts/000.parquet", records.Verdict))
-    assert [one.status for one in verdicts] == ["ok"] * 2
-    assert [[grid.tolist() for grid in one.test_outputs] for one in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
-    assert {(one.test_correct_grids, one.test_pixel_score) for one in verdicts} == {(0.0, 0.0)}
+    assert [verdict.status for verdict in verdicts] == ["ok"] * 2
+    assert [[grid.tolist() for grid in verdict.test_outputs] for verdict in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
+    assert {(verdict.test_correct_grids, verdict.test_pixel_score) for verdict in verdicts} == {(0.0, 0.0)}
     Refine(
         folder=folder,
         n_shards=1,

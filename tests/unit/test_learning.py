@@ -102,8 +102,8 @@ def tasks(n_rows: int = 30) -> list[Task]:
     def grid() -> Grid:
         return rng.integers(0, 10, rng.integers(1, 6, 2)).astype(np.uint8)
 
-    made = [tuple(Pair(grid(), grid()) for _ in range(2 + number % 9 + 1)) for number in range(n_rows)]
-    return [make_task(str(number), train=pairs[:-1], test=pairs[-1:]) for number, pairs in enumerate(made)]
+    examples = [tuple(Pair(grid(), grid()) for _ in range(2 + number % 9 + 1)) for number in range(n_rows)]
+    return [make_task(str(number), train=pairs[:-1], test=pairs[-1:]) for number, pairs in enumerate(examples)]
 
 
 def row(user: str, number: int = 0, system: str = SYSTEM) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def row(user: str, number: int = 0, system: str = SYSTEM) -> dict[str, Any]:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
     return path
 
 
@@ -167,14 +167,14 @@ def test_several_test_inputs_are_written_under_the_label_of_one(tmp_path: Path):
     template = learn(write(tmp_path / "rows.jsonl", rows_of(numbered))).template
     (task, *_) = tasks(1)
     two = replace(task, test=task.test * 2)
-    shown = lines(task.test[0].input)
-    assert f"answer:\nInput:\n{shown}\n\nInput:\n{shown}\n\nWrite" in first_turn(two, template)[1]["content"]
+    written = lines(task.test[0].input)
+    assert f"answer:\nInput:\n{written}\n\nInput:\n{written}\n\nWrite" in first_turn(two, template)[1]["content"]
 
 
 def test_the_prefix_is_what_all_answers_begin_with_in_whole_words(tmp_path: Path):
     rows = rows_of(unnumbered)
-    for number, one in enumerate(rows):
-        one["messages"][2]["content"] = f"Let us see.\n\n```python\nfrom x import y{number + 10}"
+    for number, line in enumerate(rows):
+        line["messages"][2]["content"] = f"Let us see.\n\n```python\nfrom x import y{number + 10}"
     # all numbers here begin with y1, y2 or y3: the common text ends in "import y", which is half a word
     assert learn(write(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == (
         "Let us see.\n\n```python\nfrom x import"
@@ -252,10 +252,10 @@ def test_rows_are_read_from_all_forms_alike(tmp_path: Path):
     (tmp_path / "c.json").write_text(json.dumps(rows))
     (tmp_path / "d.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
     message = pa.struct([("role", pa.string()), ("content", pa.string())])
-    columns = {"id": pa.array([1, 2, 3]), "messages": pa.array([one["messages"] for one in rows], pa.list_(message))}
+    columns = {"id": pa.array([1, 2, 3]), "messages": pa.array([line["messages"] for line in rows], pa.list_(message))}
     pq.write_table(pa.table(columns), tmp_path / "e.parquet")
     first, *others = [list(read_first_turns(path)) for path in sorted(tmp_path.iterdir())]
-    assert [one.number for one in first] == [1, 2, 3]
+    assert [problem.number for problem in first] == [1, 2, 3]
     assert first[1].user == unnumbered(tasks()[1])
     assert len(others) == 4 and all(other == first for other in others)
 
@@ -266,7 +266,7 @@ def test_of_a_folder_all_files_are_read_but_hidden_ones(tmp_path: Path):
     write(tmp_path / "data/b.jsonl", rows[1:])
     write(tmp_path / "data/a.jsonl", rows[:1])
     (tmp_path / ".snakemake_timestamp").touch()
-    assert [one.user for one in read_first_turns(tmp_path)] == [unnumbered(task) for task in tasks()[:3]]
+    assert [turn.user for turn in read_first_turns(tmp_path)] == [unnumbered(task) for task in tasks()[:3]]
 
 
 def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):

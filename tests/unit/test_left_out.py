@@ -29,10 +29,10 @@ def cells(table: str) -> list[list[str]]:
 
 
 def test_problems_and_pairs_are_counted_by_reason(tmp_path: Path):
-    made = demo()
-    generated = [one.name for one in made.evaluation.sets if one.source == "generator"]
+    experiment = demo()
+    generated = [task_set.name for task_set in experiment.evaluation.sets if task_set.source == "generator"]
     (tmp_path / "tasks").mkdir()
-    for part in made.part_names:
+    for part in experiment.part_names:
         write_tasks(
             tmp_path,
             part,
@@ -40,7 +40,7 @@ def test_problems_and_pairs_are_counted_by_reason(tmp_path: Path):
             pairs_left_out={"a grid of fractions": 7},
         )
     write_tasks(tmp_path, generated[0], {"more than 600 cells": 1})
-    title, table = of_tasks(made, tmp_path)
+    title, table = of_tasks(experiment, tmp_path)
     assert title == "## Data left out"
     assert cells(table) == [
         ["pairs of problems to train on", "a grid of fractions", "7"],
@@ -51,10 +51,10 @@ def test_problems_and_pairs_are_counted_by_reason(tmp_path: Path):
 
 
 def test_nothing_left_out_is_said_too(tmp_path: Path):
-    made = demo()
+    experiment = demo()
     (tmp_path / "tasks").mkdir()
-    write_tasks(tmp_path, made.part_names[0], {})
-    assert of_tasks(made, tmp_path)[1] == "Every problem became a task, with all of its pairs."
+    write_tasks(tmp_path, experiment.part_names[0], {})
+    assert of_tasks(experiment, tmp_path)[1] == "Every problem became a task, with all of its pairs."
 
 
 def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
@@ -63,14 +63,14 @@ def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
 
 
 def test_questions_are_counted_by_reason(tmp_path: Path):
-    made = validate_experiment(yaml.safe_load((ROOT / "config/tool-use-demo.yaml").read_text()), "demo", ToolUse)
-    name = made.data.train[0].name
+    experiment = validate_experiment(yaml.safe_load((ROOT / "config/tool-use-demo.yaml").read_text()), "demo", ToolUse)
+    name = experiment.data.train[0].name
     held_out = {"held out, by text": 3, "held out, by task_id": 1}
     unused = {"failing": {"a": "no asserts", "b": "false"}, "unchecked": {"c": "a function"}}
     notes = {"n_held_out": 4, "held_out": held_out, **unused}
     (tmp_path / "questions").mkdir()
     records.write(tmp_path / f"questions/{name}.parquet", records.Question, [], 0, {}, lambda: notes)
-    _, table = of_questions(made, tmp_path)
+    _, table = of_questions(experiment, tmp_path)
     assert cells(table) == [
         [f"questions of `{name}`", "held out, by task_id", "1"],
         [f"questions of `{name}`", "held out, by text", "3"],

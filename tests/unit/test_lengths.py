@@ -21,8 +21,8 @@ def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path
     """A file of prompts of these lengths, by turn."""
     prompts = [
         make_prompt(prompt_id=f"{turn}-{number}", turn=turn, n_tokens=n)
-        for turn, of_turn in lengths.items()
-        for number, n in enumerate(of_turn)
+        for turn, n_tokens in lengths.items()
+        for number, n in enumerate(n_tokens)
     ]
     write_prompts(path, prompts, longest, 0, {})
     return path
@@ -32,23 +32,23 @@ def lengths_of(*n_tokens: int, turn: int = 1, label: str = "x") -> PromptLengths
     return PromptLengths(label, turn, np.array(n_tokens), 0, 976)
 
 
-def drawn(found: list[PromptLengths], window: int, monkeypatch: pytest.MonkeyPatch) -> Figure:
+def drawn(lengths: list[PromptLengths], window: int, monkeypatch: pytest.MonkeyPatch) -> Figure:
     figures: list[Figure] = []
     monkeypatch.setattr(publish, "save", lambda figure, path: figures.append(figure))
-    histogram(found, window, Path("unused.png"))
+    histogram(lengths, window, Path("unused.png"))
     return figures[0]
 
 
 def test_dropped_prompts_are_in_the_study(tmp_path: Path):
     path = write(tmp_path / "prompts.parquet", {2: [300, 977, 976, 5000]})
-    (found,) = read_lengths(path, "some")
-    assert (found.label, found.turn, sorted(found.n_tokens)) == ("some", 2, [300, 976, 977, 5000])
-    assert (found.n_dropped, found.allowed) == (2, 976)
+    (lengths,) = read_lengths(path, "some")
+    assert (lengths.label, lengths.turn, sorted(lengths.n_tokens)) == ("some", 2, [300, 976, 977, 5000])
+    assert (lengths.n_dropped, lengths.allowed) == (2, 976)
 
 
 def test_turns_of_one_file_are_told_apart_even_where_all_of_one_were_dropped(tmp_path: Path):
-    found = read_lengths(write(tmp_path / "prompts.parquet", {1: [10, 20], 2: [1000]}), "some")
-    assert [(one.turn, one.n_tokens.tolist(), one.n_dropped) for one in found] == [(1, [10, 20], 0), (2, [1000], 1)]
+    lengths = read_lengths(write(tmp_path / "prompts.parquet", {1: [10, 20], 2: [1000]}), "some")
+    assert [(row.turn, row.n_tokens.tolist(), row.n_dropped) for row in lengths] == [(1, [10, 20], 0), (2, [1000], 1)]
 
 
 def test_percentiles_are_lengths_that_so_many_percent_do_not_exceed():
@@ -58,8 +58,8 @@ def test_percentiles_are_lengths_that_so_many_percent_do_not_exceed():
 
 
 def test_prompts_over_the_window_are_counted_beside_those_that_were_dropped(tmp_path: Path):
-    found = read_lengths(write(tmp_path / "prompts.parquet", {1: [976, 977, 1024, 1025]}), "some")
-    row = lengths_table(found, 1024).iloc[0]
+    lengths = read_lengths(write(tmp_path / "prompts.parquet", {1: [976, 977, 1024, 1025]}), "some")
+    row = lengths_table(lengths, 1024).iloc[0]
     assert (row["window"], row["over_window"], row["allowed"], row["dropped"]) == (1024, 1, 976, 3)
 
 
@@ -117,8 +117,8 @@ def test_equal_prompts_give_equal_bytes(tmp_path: Path):
 
 
 def test_each_turn_has_a_panel_with_all_its_prompts_and_the_window(monkeypatch: pytest.MonkeyPatch):
-    found = [lengths_of(100, 200, 300, 2000), lengths_of(50, label="y"), lengths_of(400, turn=2)]
-    figure = drawn(found, 1024, monkeypatch)
+    lengths = [lengths_of(100, 200, 300, 2000), lengths_of(50, label="y"), lengths_of(400, turn=2)]
+    figure = drawn(lengths, 1024, monkeypatch)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["turn 1", "turn 2"]
     for axes, n_files in zip(figure.axes, (2, 1), strict=True):
         assert [np.asarray(line.get_xdata())[0] for line in axes.lines] == [1024]

@@ -44,11 +44,11 @@ needs_unsloth = pytest.mark.skipif(find_spec("unsloth") is None, reason="Unsloth
 
 def source_of(package: str) -> Path:
     """Folder of an installed package, which is not imported."""
-    found = find_spec(package)
-    if found is None:
+    spec = find_spec(package)
+    if spec is None:
         return trackers.FOLDER / package
-    assert found.origin is not None
-    return Path(found.origin).parent
+    assert spec.origin is not None
+    return Path(spec.origin).parent
 
 
 # keywords
@@ -145,7 +145,7 @@ def test_further_keywords_reach_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_optimizers_are_those_of_transformers():
     from transformers.training_args import OptimizerNames
 
-    assert set(library_arguments.OPTIMIZERS.values()) <= {one.value for one in OptimizerNames}
+    assert set(library_arguments.OPTIMIZERS.values()) <= {name.value for name in OptimizerNames}
     keywords = grpo_keywords(on_gpu=True, optimizer="adamw_8bit", weight_decay=0.01)
     assert (keywords["optim"], keywords["weight_decay"]) == ("adamw_8bit", 0.01)
     with pytest.raises(InputError, match="optimizer `adamw_8bit`: bitsandbytes needs a GPU, but there is none; set it"):
@@ -198,10 +198,10 @@ def test_trl_wakes_vllm_before_the_adapter_is_loaded_and_lets_it_sleep_after_sam
     generation._iter_named_params = partial(adapter_alone, generation)
     sync_weights, generate = (getattr(vllm_generation.VLLMGeneration, name) for name in ("sync_weights", "generate"))
     generation.sync_weights = partial(sync_weights, generation)
-    asked: dict[str, Any] = {"prompts": [[1]], "images": None, "num_generations": 1}
-    generate(generation, **asked)  # the weights sleep, so it also loads the adapter
+    arguments: dict[str, Any] = {"prompts": [[1]], "images": None, "num_generations": 1}
+    generate(generation, **arguments)  # the weights sleep, so it also loads the adapter
     generation.sync_weights()  # before the next step
-    generate(generation, **asked)
+    generate(generation, **arguments)
     called = [(name.rpartition(".")[2], named) for name, _, named in generation.llm.mock_calls]
     names = ("wake_up", "load", "load_weights", "reset_prefix_cache", "generate", "sleep")
     order = [(name, named if name != "generate" else {}) for name, named in called if name in names]
@@ -227,11 +227,11 @@ def test_vllm_takes_how_tokens_are_drawn(temperature: float):
 def test_unsloth_takes_every_keyword():
     """Read in its source: importing Unsloth takes a GPU and replaces parts of TRL."""
     training = Grpo(learning_rate=1e-4)
-    of_model = library_arguments.unsloth_model(MODEL, LORA, training, None, 0, on_gpu=True)
-    assert of_model.keys() <= parameters_of("loader.py", "FastLanguageModel", "from_pretrained")
+    model_keywords = library_arguments.unsloth_model(MODEL, LORA, training, None, 0, on_gpu=True)
+    assert model_keywords.keys() <= parameters_of("loader.py", "FastLanguageModel", "from_pretrained")
     # FastLanguageModel hands these on
-    of_adapter = library_arguments.unsloth_adapter(LORA, 0, on_gpu=True)
-    assert of_adapter.keys() <= parameters_of("llama.py", "FastLlamaModel", "get_peft_model")
+    adapter_keywords = library_arguments.unsloth_adapter(LORA, 0, on_gpu=True)
+    assert adapter_keywords.keys() <= parameters_of("llama.py", "FastLlamaModel", "get_peft_model")
 
 
 def parameters_of(file: str, owner: str, method: str) -> set[str]:
@@ -283,10 +283,10 @@ def variables_set_in(tree: ast.AST) -> Iterator[str]:
 
 
 def test_variables_are_found():
-    found = variables()
-    assert found.keys() == READERS.keys()  # a new one: say which package reads it
-    assert {"VLLM_WORKER_MULTIPROC_METHOD", "VLLM_NO_USAGE_STATS"} <= found["VLLM"]
-    assert {"UNSLOTH_COMPILE_LOCATION", "UNSLOTH_DISABLE_STATISTICS"} <= found["UNSLOTH"]
+    names = variables()
+    assert names.keys() == READERS.keys()  # a new one: say which package reads it
+    assert {"VLLM_WORKER_MULTIPROC_METHOD", "VLLM_NO_USAGE_STATS"} <= names["VLLM"]
+    assert {"UNSLOTH_COMPILE_LOCATION", "UNSLOTH_DISABLE_STATISTICS"} <= names["UNSLOTH"]
 
 
 @pytest.mark.parametrize("word", READERS)
@@ -471,7 +471,7 @@ def syntax_of(cls: type) -> ast.Module:
 
 def bind(method: Any, call: ast.Call) -> None:
     """Raise `TypeError` where a method does not take what a call passes; `*` and `**` may hold the rest."""
-    positional = [one for one in call.args if not isinstance(one, ast.Starred)]
+    positional = [argument for argument in call.args if not isinstance(argument, ast.Starred)]
     named = {keyword.arg: None for keyword in call.keywords if keyword.arg is not None}
     is_whole = len(positional) == len(call.args) and len(named) == len(call.keywords)
     signature = inspect.signature(method)

@@ -75,9 +75,9 @@ def test_no_group_of_four_has_equal_rewards():
     assert step_metrics(STEP, group_size=4)["share/zero_variance"] == 0.0
 
 
-@pytest.mark.parametrize(("kept", "absent"), [(False, "truncated"), (True, "finished")])
-def test_figures_of_no_completions_are_absent(kept: bool, absent: str):
-    metrics = step_metrics([one for one in STEP if one.truncated is kept], 1, FAILURES)
+@pytest.mark.parametrize(("truncated", "absent"), [(False, "truncated"), (True, "finished")])
+def test_figures_of_no_completions_are_absent(truncated: bool, absent: str):
+    metrics = step_metrics([completion for completion in STEP if completion.truncated is truncated], 1, FAILURES)
     missing = {f"{what}/{absent}" for what in ("reward", "unique_tokens", "repetition")}
     assert missing.isdisjoint(metrics)
     assert len(metrics) == 19 - len(missing)

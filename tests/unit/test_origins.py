@@ -46,8 +46,8 @@ REFINING: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize(("change", "key"), REFINING.values(), ids=REFINING.keys())
 def test_attempts_of_other_settings_are_refused(change: Change, key: str, tmp_path: Path, wording: Wording):
-    made, folder = finished(tmp_path, settings(ARMS), ANSWERS, "ab")
-    load_results(made, folder, made.evaluation.sets[0], made.arms)
+    refining, folder = finished(tmp_path, settings(ARMS), ANSWERS, "ab")
+    load_results(refining, folder, refining.evaluation.sets[0], refining.arms)
     content = json.loads((folder / "settings.json").read_text())
     change(content)
     other = config.validate_experiment(content | {"resources": {}}, "test", Refining)
@@ -66,8 +66,8 @@ def test_results_that_were_moved_with_their_model_are_accepted(tmp_path: Path):
     assert load_results(moved, folder, moved.evaluation.sets[0], moved.arms).task_ids == ("a", "b")
 
 
-def load(made: ToolUse, results: Path) -> None:
-    load_questions(made, results / "by-hand", made.data.heldout[0], [arm.name for arm in made.arms])
+def load(settings: ToolUse, results: Path) -> None:
+    load_questions(settings, results / "by-hand", settings.data.heldout[0], [arm.name for arm in settings.arms])
 
 
 TOOL_USE: dict[str, tuple[Change, str]] = {
@@ -95,29 +95,29 @@ def test_episodes_of_other_settings_are_refused(change: Change, key: str, tmp_pa
 )
 @pytest.mark.parametrize("shards", [["000"], ["001"], ["000", "001"]])
 def test_episodes_of_another_arm_are_refused(source: str, target: str, shards: list[str], tmp_path: Path):
-    made = experiment(tmp_path)
+    settings = experiment(tmp_path)
     sums = tmp_path / "by-hand/sums"
     for shard in shards:
         shutil.copy2(sums / source / f"{shard}.parquet", sums / target / f"{shard}.parquet")
     with pytest.raises(RecordError, match=rf"{sums}/({source}|{target})/"):
-        load(made, tmp_path)
+        load(settings, tmp_path)
 
 
 def test_arms_that_are_exchanged_are_refused_where_an_episode_called_a_tool_that_its_arm_lacks(tmp_path: Path):
-    made = experiment(tmp_path)
+    settings = experiment(tmp_path)
     sums = tmp_path / "by-hand/sums"
     (sums / "trained").rename(sums / "other")
     (sums / "without-tools").rename(sums / "trained")
     (sums / "other").rename(sums / "without-tools")
     with pytest.raises(RecordError, match=f"{sums}/without-tools/00[01].parquet"):
-        load(made, tmp_path)
+        load(settings, tmp_path)
 
 
 def test_two_arms_of_equal_settings_may_have_equal_episodes(tmp_path: Path):
     content = json.loads(json.dumps(SETTINGS))
     content["data"]["heldout"][0] |= {"tools": []}
-    made = experiment(tmp_path, settings=content)
-    load(made, tmp_path)
+    settings = experiment(tmp_path, settings=content)
+    load(settings, tmp_path)
 
 
 @pytest.mark.parametrize("key", ["kind", "experiment"])

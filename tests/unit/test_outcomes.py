@@ -69,8 +69,8 @@ def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:
 
 
 def test_every_end_of_an_attempt_has_one_outcome():
-    found = outcomes.outcomes_of(attempts({"a": "STtwEIiomcpn"}), ["TypeError"])
-    assert found.tolist() == [
+    counts = outcomes.outcomes_of(attempts({"a": "STtwEIiomcpn"}), ["TypeError"])
+    assert counts.tolist() == [
         "correct",
         "train pairs only",
         "wrong",  # the test pairs alone are no success
@@ -227,10 +227,10 @@ def test_each_arm_has_a_panel_and_equal_tasks_share_a_mark(monkeypatch: pytest.M
 def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest.MonkeyPatch):
     figures: list[Figure] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    of_turn = pd.DataFrame({"correct": [1.0, 0.5], "no program": [0.0, 0.5]}, index=["a", "b"])
-    plots.outcomes_plot({"turn 1": of_turn, "turn 2": of_turn[1:]}, outcomes.LOOKS, "title", Path("unused.png"))
+    shares = pd.DataFrame({"correct": [1.0, 0.5], "no program": [0.0, 0.5]}, index=["a", "b"])
+    plots.outcomes_plot({"turn 1": shares, "turn 2": shares[1:]}, outcomes.LOOKS, "title", Path("unused.png"))
     bars = figures[0].axes[0].containers
-    assert [[bar.get_width() for bar in of_outcome] for of_outcome in bars] == [[75, 50], [25, 50]]
+    assert [[bar.get_width() for bar in series] for series in bars] == [[75, 50], [25, 50]]
     assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
 
 

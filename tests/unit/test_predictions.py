@@ -39,9 +39,9 @@ def test_augmentation_flips_then_turns_then_recolours(hflip: bool, n_rot90: int,
     expected = np.rot90(np.fliplr(GIVEN) if hflip else GIVEN, n_rot90)
     if colors:
         expected = np.vectorize(lambda color: colors[str(color)])(expected)
-    found = augmentation_of({"hflip": hflip, "n_rot90": n_rot90, "color_map": colors})
-    assert found.apply(GIVEN).tolist() == expected.tolist()
-    assert found.undo(found.apply(GIVEN)).tolist() == GIVEN.tolist()
+    augmentation = augmentation_of({"hflip": hflip, "n_rot90": n_rot90, "color_map": colors})
+    assert augmentation.apply(GIVEN).tolist() == expected.tolist()
+    assert augmentation.undo(augmentation.apply(GIVEN)).tolist() == GIVEN.tolist()
 
 
 def test_colours_that_a_map_leaves_out_stay():
@@ -58,8 +58,8 @@ CODELESS = {"error_type": "ParsingCodeFailed", "error_message": "", "text_predic
 
 
 def test_predictions_that_were_executed(tmp_path: Path):
-    found = read(tmp_path, {"t": [executed("a"), executed("b", {}), executed("c", {"n_rot90": 1})]})
-    assert [(one.completion, one.augmentation) for one in found] == [
+    attempts = read(tmp_path, {"t": [executed("a"), executed("b", {}), executed("c", {"n_rot90": 1})]})
+    assert [(attempt.completion, attempt.augmentation) for attempt in attempts] == [
         ("a", IDENTITY),
         ("b", IDENTITY),
         ("c", Augmentation(1)),
@@ -67,20 +67,23 @@ def test_predictions_that_were_executed(tmp_path: Path):
 
 
 def test_failed_predictions_were_asked_for_as_the_others_of_their_task(tmp_path: Path):
-    found = read(tmp_path, {"t": [FAILED, executed("a", {"n_rot90": 1}), CODELESS]})
-    assert [one.completion for one in found] == ["```python\nx = 1\n```", "a", "no idea"]
-    assert {one.augmentation for one in found} == {Augmentation(1)}
-    assert {one.prompt_id for one in found} == {"t/turn1-000"}
+    attempts = read(tmp_path, {"t": [FAILED, executed("a", {"n_rot90": 1}), CODELESS]})
+    assert [attempt.completion for attempt in attempts] == ["```python\nx = 1\n```", "a", "no idea"]
+    assert {attempt.augmentation for attempt in attempts} == {Augmentation(1)}
+    assert {attempt.prompt_id for attempt in attempts} == {"t/turn1-000"}
 
 
 def test_without_another_prediction_a_failed_one_counts_as_not_augmented(tmp_path: Path):
-    assert [one.augmentation for one in read(tmp_path, {"t": [FAILED, CODELESS]})] == [IDENTITY] * 2
+    assert [attempt.augmentation for attempt in read(tmp_path, {"t": [FAILED, CODELESS]})] == [IDENTITY] * 2
 
 
 def test_predictions_that_were_not_executed(tmp_path: Path, caplog: pytest.LogCaptureFixture, wording: Wording):
-    found = read(tmp_path, {"t": {"text_predictions": ["a", "b"], "data_augmentation_params": {"hflip": True}}})
-    assert [(one.completion, one.attempt_id) for one in found] == [("a", "t/turn1-000/000"), ("b", "t/turn1-000/001")]
-    assert [one.augmentation for one in found] == [augmentation_of({"hflip": True})] * 2
+    attempts = read(tmp_path, {"t": {"text_predictions": ["a", "b"], "data_augmentation_params": {"hflip": True}}})
+    assert [(attempt.completion, attempt.attempt_id) for attempt in attempts] == [
+        ("a", "t/turn1-000/000"),
+        ("b", "t/turn1-000/001"),
+    ]
+    assert [attempt.augmentation for attempt in attempts] == [augmentation_of({"hflip": True})] * 2
     (message,) = caplog.messages
     assert str(tmp_path / "x_predictions.json.gz") in message
     wording(message)
@@ -91,15 +94,17 @@ def test_predictions_that_were_not_executed(tmp_path: Path, caplog: pytest.LogCa
 
 def test_predictions_with_one_augmentation_in_a_row_answer_one_prompt(tmp_path: Path):
     plain, turned = executed(""), executed("", {"n_rot90": 2})
-    found = read(tmp_path, {"t": [plain, plain, turned, turned, plain]})
-    assert [one.attempt_id for one in found] == [
+    attempts = read(tmp_path, {"t": [plain, plain, turned, turned, plain]})
+    assert [attempt.attempt_id for attempt in attempts] == [
         "t/turn1-000/000",
         "t/turn1-000/001",
         "t/turn1-001/000",
         "t/turn1-001/001",
         "t/turn1-002/000",
     ]
-    assert {one.attempt_id.rpartition("/")[0] for one in found} == {one.prompt_id for one in found}
+    assert {attempt.attempt_id.rpartition("/")[0] for attempt in attempts} == {
+        attempt.prompt_id for attempt in attempts
+    }
 
 
 def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_path: Path):
@@ -184,9 +189,11 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         True,
     )
     assert flipped.train_outputs[0].tolist() == GIVEN.tolist()
-    asked = list(records.read(prompts, records.Prompt))
-    assert [prompt.prompt_id for prompt in asked] == [one.prompt_id for one in records.read(attempts, records.Attempt)]
-    assert asked[1].train[0].input.tolist() == seen
+    read_prompts = list(records.read(prompts, records.Prompt))
+    assert [prompt.prompt_id for prompt in read_prompts] == [
+        attempt.prompt_id for attempt in records.read(attempts, records.Attempt)
+    ]
+    assert read_prompts[1].train[0].input.tolist() == seen
 
 
 def test_prompts_need_a_model_whose_template_renders_them(tmp_path: Path, wording: Wording):

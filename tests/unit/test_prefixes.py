@@ -38,53 +38,57 @@ def read(dtype: torch.dtype = torch.float32) -> DynamicCache:
 @pytest.mark.parametrize("scale", [None, 1.5])
 def test_each_prompt_attends_to_itself(n_heads: int, scale: float | None) -> None:
     query, key, value = random(1, n_heads, 11, SIZE), random(1, 2, 11, SIZE), random(1, 2, 11, SIZE)
-    found = SideBySide(LENGTHS).attend(0, query, key, value, scale)
+    result = SideBySide(LENGTHS).attend(0, query, key, value, scale)
     for part in (slice(0, 3), slice(3, 10), slice(10, 11)):
         alone = query[:, :, part], key[:, :, part], value[:, :, part]
         expected = scaled_dot_product_attention(*alone, is_causal=True, enable_gqa=True, scale=scale)
-        assert torch.allclose(found[:, :, part], expected, atol=1e-6)
+        assert torch.allclose(result[:, :, part], expected, atol=1e-6)
 
 
 def worst(
-    dtype: torch.dtype, n_heads: int = 2, kept: list[int] | None = None, scale: float | None = None, shift: float = 0.0
+    dtype: torch.dtype,
+    n_heads: int = 2,
+    rows: list[int] | None = None,
+    scale: float | None = None,
+    shift: float = 0.0,
 ) -> float:
     """The largest difference from float64 on prompts that are repeated, relative to the largest value.
 
     `shift` is added to all keys, and so to all scores, as the bias of a layer may be.
     """
-    kept = kept or list(range(len(OWNERS)))
+    rows = rows or list(range(len(OWNERS)))
     cache = read(dtype)
     for layer in cache.layers:
         layer.keys += shift
     copied = [(layer.keys.clone(), layer.values.clone()) for layer in cache.layers]
     prefixes = Prefixes(cache, LENGTHS, OWNERS)
     assert not cache.layers
-    prefixes.select_rows(torch.tensor(kept))
-    query = 20 * random(len(kept), n_heads, 1, SIZE).abs().to(dtype)  # some weights vanish
-    key, value = (random(len(kept), 2, 4, SIZE) + shift).to(dtype), random(len(kept), 2, 4, SIZE).to(dtype)
+    prefixes.select_rows(torch.tensor(rows))
+    query = 20 * random(len(rows), n_heads, 1, SIZE).abs().to(dtype)  # some weights vanish
+    key, value = (random(len(rows), 2, 4, SIZE) + shift).to(dtype), random(len(rows), 2, 4, SIZE).to(dtype)
     differences = []
     for layer, (keys, values) in enumerate(copied):
-        found = prefixes.attend(layer, query, key, value, scale)
-        assert found.dtype == dtype
-        for row, owner in enumerate(OWNERS[kept].tolist()):
+        result = prefixes.attend(layer, query, key, value, scale)
+        assert result.dtype == dtype
+        for row, owner in enumerate(OWNERS[rows].tolist()):
             start = sum(LENGTHS[:owner])
-            of_prompt = slice(start, start + LENGTHS[owner])
+            own = slice(start, start + LENGTHS[owner])
             exact = scaled_dot_product_attention(
                 query[row].double(),
-                torch.cat([keys[0, :, of_prompt], key[row]], 1).double(),
-                torch.cat([values[0, :, of_prompt], value[row]], 1).double(),
+                torch.cat([keys[0, :, own], key[row]], 1).double(),
+                torch.cat([values[0, :, own], value[row]], 1).double(),
                 enable_gqa=True,
                 scale=scale,
             )
-            differences.append(((found[row] - exact).abs().max() / exact.abs().max()).item())
+            differences.append(((result[row] - exact).abs().max() / exact.abs().max()).item())
     return max(differences)
 
 
 @pytest.mark.parametrize("n_heads", [2, 6])
-@pytest.mark.parametrize("kept", [[0, 1, 2, 3, 4, 5], [1, 4], [2, 3, 5]])
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4, 5], [1, 4], [2, 3, 5]])
 @pytest.mark.parametrize("scale", [None, 1.5])
-def test_rows_attend_to_their_prompt_and_to_themselves(n_heads: int, kept: list[int], scale: float | None) -> None:
-    assert worst(torch.float32, n_heads, kept, scale) < 1e-4
+def test_rows_attend_to_their_prompt_and_to_themselves(n_heads: int, rows: list[int], scale: float | None) -> None:
+    assert worst(torch.float32, n_heads, rows, scale) < 1e-4
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

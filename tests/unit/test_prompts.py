@@ -41,8 +41,8 @@ from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.rewards import final_program
 
 
-def pair(given: list[Any], wanted: list[Any]) -> Pair:
-    return Pair(as_grid(given), as_grid(wanted))
+def pair(before: list[Any], wanted: list[Any]) -> Pair:
+    return Pair(as_grid(before), as_grid(wanted))
 
 
 @pytest.fixture
@@ -348,7 +348,7 @@ def test_feedback_in_words_says_the_given_shape_and_shows_grids_on_lines_of_thei
 def test_residual_feedback_leads_from_the_given_grids_to_the_expected_ones(three: tuple[Task, tuple[Grid, ...]]):
     task, outputs = three
     as_problem = replace(
-        task, train=tuple(Pair(given, pair.output) for given, pair in zip(outputs, task.train, strict=True))
+        task, train=tuple(Pair(output, pair.output) for output, pair in zip(outputs, task.train, strict=True))
     )
     (first,) = first_turn(as_problem, COMPACT)
     assert execution_feedback(task, outputs, replace(COMPACT, form="residual")) == (
@@ -366,8 +366,8 @@ def test_difference_feedback_lists_the_cells_that_differ(three: tuple[Task, tupl
     colors = template.notation.colors
     assert lines[1] == "pair 1 correct"
     (cell,) = np.argwhere(outputs[1] != task.train[1].output).tolist()
-    given, expected = (colors[grid[tuple(cell)]] for grid in (outputs[1], task.train[1].output))
-    assert lines[2] == f"pair 2 wrong, (row, column) given -> expected: ({cell[0]}, {cell[1]}) {given} -> {expected}"
+    color, expected = (colors[grid[tuple(cell)]] for grid in (outputs[1], task.train[1].output))
+    assert lines[2] == f"pair 2 wrong, (row, column) given -> expected: ({cell[0]}, {cell[1]}) {color} -> {expected}"
     assert lines[3].startswith("pair 3 wrong, pixel similarity 50%, expected shape 2x2, given 1x2")
 
 
@@ -507,8 +507,8 @@ def test_a_draft_is_no_program(completion: str):
 )
 def test_refining_and_tool_use_find_the_same_program(tag: str, fence: str, shape: str):
     answer = shape.format(f"{fence}{tag}\n{TRANSFORM}\n{fence}")
-    found = final_program(parse_turn(answer).answer or "", ["assert transform(1) == 1"])
-    assert str(extract_code(answer)).strip() == str(found).strip() == TRANSFORM
+    program = final_program(parse_turn(answer).answer or "", ["assert transform(1) == 1"])
+    assert str(extract_code(answer)).strip() == str(program).strip() == TRANSFORM
 
 
 # by hand, from the published definition: the text after the first ```python holds a fence, and something before it

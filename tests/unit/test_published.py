@@ -13,18 +13,18 @@ Z = 1.959963984540054  # of 95 %, two-sided
 
 
 def test_shares_are_those_of_65_64_and_71_of_400_tasks():
-    found = published.arms()
-    assert {name: one.n_solved for name, one in found.items()} == {
+    arms = published.arms()
+    assert {name: arm.n_solved for name, arm in arms.items()} == {
         "independent": 65,
         "refine-base": 64,
         "refine-trained": 71,
     }
     # no other number of tasks is published as that share: neighbours are a quarter of a point away
-    for one in found.values():
-        near = [k for k in range(401) if abs(100 * k / 400 - one.solved_percent) <= 0.051]
-        assert near == [one.n_solved]
-        assert one.first_turn + one.second_turn == 128
-        assert one.source == "Iteration 34"
+    for arm in arms.values():
+        near = [k for k in range(401) if abs(100 * k / 400 - arm.solved_percent) <= 0.051]
+        assert near == [arm.n_solved]
+        assert arm.first_turn + arm.second_turn == 128
+        assert arm.source == "Iteration 34"
 
 
 def test_a_share_that_no_number_of_tasks_has_is_refused(wording: Wording):
@@ -44,11 +44,11 @@ def test_intervals_are_wilsons(arm: str):
 
 
 def test_the_published_difference_has_p_057():
-    found = published.arms()
+    arms = published.arms()
     pooled = (65 + 71) / 800
     z = (71 - 65) / 400 / sqrt(pooled * (1 - pooled) * 2 / 400)
     p = erfc(z / sqrt(2))
-    assert unpaired(found["refine-trained"], found["independent"]) == pytest.approx(p, abs=1e-9)
+    assert unpaired(arms["refine-trained"], arms["independent"]) == pytest.approx(p, abs=1e-9)
     assert round(p, 2) == 0.57
 
 

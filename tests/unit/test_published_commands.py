@@ -110,15 +110,15 @@ def test_the_published_command_for_evaluating_a_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "data_set", "given"),
+    ("line", "data_set", "settings"),
     [
         (SECOND_TURNS, "refine_dataset.json.gz", {"max_grad_norm": 0.05, "save_steps": 200}),
         (FIRST_TURNS, "dataset_100k.json.gz", {}),
     ],
 )
-def test_the_published_commands_for_training(line: str, data_set: str, given: dict[str, Any]) -> None:
+def test_the_published_commands_for_training(line: str, data_set: str, settings: dict[str, Any]) -> None:
     stage = cli.parse(["train", *words(line)])
-    assert dict_of(stage.training) == SCRIPT | given | {
+    assert dict_of(stage.training) == SCRIPT | settings | {
         "beta": 0.02,
         "rewards": ({"reward": "arc-v2-no-pixel-score", "weight": 1.0},),
         "num_generations": 32,

@@ -99,9 +99,9 @@ def message(action: Callable[[], Any]) -> str:
 @each_record
 def test_a_record_comes_back_as_it_was(path: Path, record: Any):
     records.write(path, type(record), [record], 0, {})
-    (found,) = records.read(path, type(record))
-    assert type(found) is type(record)
-    assert content(found) == content(record)
+    (restored,) = records.read(path, type(record))
+    assert type(restored) is type(record)
+    assert content(restored) == content(record)
 
 
 @each_record
@@ -122,15 +122,15 @@ def test_what_is_read_again_has_the_types_of_the_record_classes(path: Path):
 def test_a_verdict_without_outputs_comes_back(path: Path):
     crashed = dataclasses.replace(VERDICT, status="crash", train_outputs=(), test_outputs=(), fingerprint="")
     records.write(path, Verdict, [crashed], 0, {})
-    (found,) = records.read(path, Verdict)
-    assert (found.status, found.train_outputs, found.test_outputs) == ("crash", (), ())
+    (restored,) = records.read(path, Verdict)
+    assert (restored.status, restored.train_outputs, restored.test_outputs) == ("crash", (), ())
 
 
 def test_records_keep_their_order_over_row_groups(path: Path):
     n_records = 2 * records.ROWS_PER_GROUP + 1
-    made = (dataclasses.replace(VERDICT, attempt_id=str(number)) for number in range(n_records))
-    records.write(path, Verdict, made, 0, {})
-    assert [found.attempt_id for found in records.read(path, Verdict)] == [str(number) for number in range(n_records)]
+    verdicts = (dataclasses.replace(VERDICT, attempt_id=str(number)) for number in range(n_records))
+    records.write(path, Verdict, verdicts, 0, {})
+    assert [record.attempt_id for record in records.read(path, Verdict)] == [str(number) for number in range(n_records)]
     assert pq.ParquetFile(path).num_row_groups == 3
 
 
@@ -248,8 +248,8 @@ def test_equal_inputs_give_equal_bytes(tmp_path: Path, record: Any):
 
 def test_a_file_that_was_read_and_written_again_has_equal_bytes(tmp_path: Path):
     one, other = tmp_path / "one.parquet", tmp_path / "other.parquet"
-    made = [dataclasses.replace(VERDICT, attempt_id=name) for name in "abc"]
-    records.write(one, Verdict, made, 5, {})
+    verdicts = [dataclasses.replace(VERDICT, attempt_id=name) for name in "abc"]
+    records.write(one, Verdict, verdicts, 5, {})
     records.write(other, Verdict, records.read(one, Verdict), 5, {})
     assert one.read_bytes() == other.read_bytes()
 

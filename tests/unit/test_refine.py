@@ -53,15 +53,15 @@ def prompt(
     return replace(plain, augmentation=augmentation, train_order=order)
 
 
-def graded(asked: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict: Any) -> GradedAttempt:
+def graded(source: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict: Any) -> GradedAttempt:
     """An attempt whose program gave wrong grids unless `verdict` says something else."""
-    attempt = make_attempt(asked, attempt_id=name, completion=f"my answer {name}")
+    attempt = make_attempt(source, attempt_id=name, completion=f"my answer {name}")
     fields = {"program_hash": f"hash of {name}", "fingerprint": f"print of {name}", "train_outputs": outputs}
-    return GradedAttempt(asked, attempt, make_verdict(attempt, **fields | verdict))
+    return GradedAttempt(source, attempt, make_verdict(attempt, **fields | verdict))
 
 
-def names(chosen: list[GradedAttempt]) -> list[str]:
-    return [one.attempt.attempt_id for one in chosen]
+def names(attempts: list[GradedAttempt]) -> list[str]:
+    return [attempt.attempt.attempt_id for attempt in attempts]
 
 
 # turn 1
@@ -70,63 +70,69 @@ def names(chosen: list[GradedAttempt]) -> list[str]:
 def test_the_first_8_of_16_predictions_answer_the_prompts_that_8_would_have(renderer: Renderer) -> None:
     few, many = first(renderer, 8), first(renderer, 16)
     assert (len(few), len(many)) == (2, 4)
-    for one, other in zip(few, many[:2], strict=True):
-        assert (one.prompt_id, one.text, one.n_predictions) == (other.prompt_id, other.text, other.n_predictions)
-        assert (one.augmentation, one.train_order) == (other.augmentation, other.train_order)
+    for prompt, other in zip(few, many[:2], strict=True):
+        assert (prompt.prompt_id, prompt.text, prompt.n_predictions) == (
+            other.prompt_id,
+            other.text,
+            other.n_predictions,
+        )
+        assert (prompt.augmentation, prompt.train_order) == (other.augmentation, other.train_order)
 
 
 def test_a_prompt_does_not_depend_on_the_other_tasks(renderer: Renderer) -> None:
     alone = first(renderer, 8, (a_task("b"),))
     after = first(renderer, 8, (a_task("a"), a_task("b")))[2:]
-    assert [one.text for one in alone] == [one.text for one in after]
+    assert [prompt.text for prompt in alone] == [prompt.text for prompt in after]
 
 
 def test_each_prompt_has_a_name_of_its_own_and_its_share_of_the_predictions(renderer: Renderer) -> None:
-    made = first(renderer, 10, (a_task("a"), a_task("b")))
-    assert [one.prompt_id for one in made] == [f"{task}/turn1-00{number}" for task in "ab" for number in range(3)]
-    assert [one.n_predictions for one in made] == [4, 4, 2] * 2
-    assert {(one.turn, one.parent_id) for one in made} == {(1, "")}
+    prompts = first(renderer, 10, (a_task("a"), a_task("b")))
+    assert [prompt.prompt_id for prompt in prompts] == [
+        f"{task}/turn1-00{number}" for task in "ab" for number in range(3)
+    ]
+    assert [prompt.n_predictions for prompt in prompts] == [4, 4, 2] * 2
+    assert {(prompt.turn, prompt.parent_id) for prompt in prompts} == {(1, "")}
 
 
 def test_prompts_tasks_and_seeds_have_augmentations_of_their_own(renderer: Renderer) -> None:
-    made = first(renderer, 40, (a_task("a"), a_task("b"))) + first(renderer, 40, (a_task("a"),), seed=1)
-    assert len({one.augmentation for one in made}) == len(made) == 30
-    assert len({one.train_order for one in made}) == 6  # all orders of three pairs
+    prompts = first(renderer, 40, (a_task("a"), a_task("b"))) + first(renderer, 40, (a_task("a"),), seed=1)
+    assert len({prompt.augmentation for prompt in prompts}) == len(prompts) == 30
+    assert len({prompt.train_order for prompt in prompts}) == 6  # all orders of three pairs
 
 
 def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Renderer) -> None:
-    made = list(first_turn_prompts([a_task()], 8, sampling(4, augmented=False), COMPACT, renderer, 0))
+    prompts = list(first_turn_prompts([a_task()], 8, sampling(4, augmented=False), COMPACT, renderer, 0))
     text = (
         "<|user|>\ninput 3x2\n1 12\n2 34\n3 00\noutput 2x3\n1 123\n2 000\ninput 1x2\n1 50\noutput 1x2\n1 05"
         "\ninput 1x1\n1 7\noutput 2x2\n1 77\n2 71<|assistant|>"
     )
-    assert [one.text for one in made] == [text, text]
-    assert {(one.augmentation, one.train_order) for one in made} == {(IDENTITY, (0, 1, 2))}
-    assert [pair.input.tolist() for pair in made[0].train] == [pair.input.tolist() for pair in a_task().train]
+    assert [prompt.text for prompt in prompts] == [text, text]
+    assert {(prompt.augmentation, prompt.train_order) for prompt in prompts} == {(IDENTITY, (0, 1, 2))}
+    assert [pair.input.tolist() for pair in prompts[0].train] == [pair.input.tolist() for pair in a_task().train]
 
 
 def test_a_prompt_may_show_one_test_input_and_is_still_about_all(renderer: Renderer) -> None:
     test = tuple(Pair(make_grid(str(color)), make_grid("0")) for color in range(1, 6))
     task = replace(a_task(), test=test)
     some = sampling(1, augmented=False).model_copy(update={"test_inputs": "one"})
-    shown = [
-        [one for one in test if f"Test input:\n{WORDS.notation.write(one.input)}" in asked.messages[1]["content"]]
-        for asked in first_turn_prompts([task], 16, some, WORDS, renderer, 0)
+    visible = [
+        [pair for pair in test if f"Test input:\n{WORDS.notation.write(pair.input)}" in prompt.messages[1]["content"]]
+        for prompt in first_turn_prompts([task], 16, some, WORDS, renderer, 0)
     ]
-    assert {len(pairs) for pairs in shown} == {1}
-    assert len({pairs[0].input.item() for pairs in shown}) > 2
-    (asked, *_) = first_turn_prompts([task], 16, some, WORDS, renderer, 0)
-    assert len(asked.test) == 5
+    assert {len(pairs) for pairs in visible} == {1}
+    assert len({pairs[0].input.item() for pairs in visible}) > 2
+    (prompt, *_) = first_turn_prompts([task], 16, some, WORDS, renderer, 0)
+    assert len(prompt.test) == 5
 
 
 def test_a_prompt_holds_the_task_as_the_model_sees_it(renderer: Renderer) -> None:
-    for one in first(renderer, 16):
-        for pair, old in zip(one.train, one.train_order, strict=True):
+    for prompt in first(renderer, 16):
+        for pair, old in zip(prompt.train, prompt.train_order, strict=True):
             expected = a_task().train[old]
-            assert one.augmentation.apply(expected.input).tolist() == pair.input.tolist()
-            assert one.augmentation.apply(expected.output).tolist() == pair.output.tolist()
-            assert COMPACT.notation.write(pair.output) in one.text
-        assert one.augmentation.undo(one.test[0].input).tolist() == a_task().test[0].input.tolist()
+            assert prompt.augmentation.apply(expected.input).tolist() == pair.input.tolist()
+            assert prompt.augmentation.apply(expected.output).tolist() == pair.output.tolist()
+            assert COMPACT.notation.write(pair.output) in prompt.text
+        assert prompt.augmentation.undo(prompt.test[0].input).tolist() == a_task().test[0].input.tolist()
 
 
 # rendering
@@ -151,105 +157,110 @@ def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(renderer: Renderer) -> Prompt:
+def source(renderer: Renderer) -> Prompt:
     return prompt(a_task(), renderer)
 
 
-def test_parents_are_ranked_by_correct_grids_then_pixels_then_order(asked: Prompt) -> None:
+def test_parents_are_ranked_by_correct_grids_then_pixels_then_order(source: Prompt) -> None:
     attempts = [
-        graded(asked, "low", train_correct_grids=0.0, train_pixel_score=0.9),
-        graded(asked, "tie 1", train_correct_grids=1 / 3, train_pixel_score=0.5),
-        graded(asked, "high", train_correct_grids=1 / 3, train_pixel_score=0.6),
-        graded(asked, "tie 2", train_correct_grids=1 / 3, train_pixel_score=0.5),
-        graded(asked, "best", train_correct_grids=2 / 3, train_pixel_score=0.1),
+        graded(source, "low", train_correct_grids=0.0, train_pixel_score=0.9),
+        graded(source, "tie 1", train_correct_grids=1 / 3, train_pixel_score=0.5),
+        graded(source, "high", train_correct_grids=1 / 3, train_pixel_score=0.6),
+        graded(source, "tie 2", train_correct_grids=1 / 3, train_pixel_score=0.5),
+        graded(source, "best", train_correct_grids=2 / 3, train_pixel_score=0.1),
     ]
     assert names(best_incorrect(attempts, False)) == ["best", "high", "tie 1", "tie 2", "low"]
 
 
-def test_of_equal_fingerprints_the_first_is_kept(asked: Prompt) -> None:
+def test_of_equal_fingerprints_the_first_is_kept(source: Prompt) -> None:
     attempts = [
-        graded(asked, "worse", train_pixel_score=0.1),
-        graded(asked, "one", train_pixel_score=0.5, fingerprint="same"),
-        graded(asked, "its copy", train_pixel_score=0.5, fingerprint="same"),
+        graded(source, "worse", train_pixel_score=0.1),
+        graded(source, "one", train_pixel_score=0.5, fingerprint="same"),
+        graded(source, "its copy", train_pixel_score=0.5, fingerprint="same"),
     ]
     assert names(best_incorrect(attempts, False)) == ["one", "worse"]
     assert names(best_incorrect(attempts, False, "best")) == ["one", "its copy", "worse"]
 
 
-def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(asked: Prompt) -> None:
+def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(source: Prompt) -> None:
     attempts = [
-        graded(asked, "solved", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=1.0),
-        graded(asked, "misled", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=0.0),
-        graded(asked, "lucky", train_correct_grids=0.5, train_pixel_score=0.7, test_correct_grids=1.0),
+        graded(source, "solved", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=1.0),
+        graded(source, "misled", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=0.0),
+        graded(source, "lucky", train_correct_grids=0.5, train_pixel_score=0.7, test_correct_grids=1.0),
     ]
     assert names(best_incorrect(attempts, True)) == ["lucky"]
 
 
-def test_test_scores_do_not_rank(asked: Prompt) -> None:
+def test_test_scores_do_not_rank(source: Prompt) -> None:
     attempts = [
-        graded(asked, "first", train_pixel_score=0.5),
-        graded(asked, "second", train_pixel_score=0.5, test_correct_grids=1.0, test_pixel_score=1.0),
+        graded(source, "first", train_pixel_score=0.5),
+        graded(source, "second", train_pixel_score=0.5, test_correct_grids=1.0, test_pixel_score=1.0),
     ]
     assert names(best_incorrect(attempts, False)) == ["first", "second"]
 
 
-def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(asked: Prompt) -> None:
+def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(source: Prompt) -> None:
     raised: dict[str, Any] = {"status": "error", "error": "ValueError: no (line 2)", "fingerprint": ""}
     attempts = [
-        graded(asked, "raised", **raised, program_hash="x"),
-        graded(asked, "raised again", **raised, program_hash="x"),
-        graded(asked, "raised too", **raised, program_hash="y"),
-        graded(asked, "wrong"),
+        graded(source, "raised", **raised, program_hash="x"),
+        graded(source, "raised again", **raised, program_hash="x"),
+        graded(source, "raised too", **raised, program_hash="y"),
+        graded(source, "wrong"),
     ]
     assert names(best_incorrect(attempts, False)) == ["wrong"]
     assert names(best_incorrect(attempts, True)) == ["wrong", "raised", "raised too"]
 
 
 @pytest.mark.parametrize("status", ["no_code", "timeout", "memory", "crash", "protocol", "invalid_output"])
-def test_attempts_without_valid_outputs_or_exception_are_no_parents(asked: Prompt, status: str) -> None:
-    assert best_incorrect([graded(asked, "it", status=status, fingerprint="")], True) == []
+def test_attempts_without_valid_outputs_or_exception_are_no_parents(source: Prompt, status: str) -> None:
+    assert best_incorrect([graded(source, "it", status=status, fingerprint="")], True) == []
 
 
 # prompts of the next turn
 
 
-def five(asked: Prompt) -> list[GradedAttempt]:
+def five(source: Prompt) -> list[GradedAttempt]:
     """Attempts a..e whose scores rank them d, b, a, c; e is correct."""
     scores = {"a": 0.3, "b": 0.4, "c": 0.2, "d": 0.5}
     outputs = (make_grid("11"), make_grid("11"), make_grid("11"))
-    wrong = [graded(asked, name, outputs, train_pixel_score=score) for name, score in scores.items()]
-    return [*wrong, graded(asked, "e", outputs, train_correct_grids=1.0, train_pixel_score=1.0)]
+    wrong = [graded(source, name, outputs, train_pixel_score=score) for name, score in scores.items()]
+    return [*wrong, graded(source, "e", outputs, train_correct_grids=1.0, train_pixel_score=1.0)]
 
 
-def test_prompts_cycle_through_the_parents(asked: Prompt, renderer: Renderer) -> None:
-    made = list(next_turn_prompts(five(asked), replace(PLAN, n_parents=3), COMPACT, renderer))
-    assert [one.parent_id for one in made] == ["d", "b", "a", "d"]
-    assert [one.n_predictions for one in made] == [2, 2, 2, 2]
-    assert [one.prompt_id for one in made] == [f"it/arm-turn2-00{number}" for number in range(4)]
-    assert {(one.task_id, one.turn) for one in made} == {("it", 2)}
+def test_prompts_cycle_through_the_parents(source: Prompt, renderer: Renderer) -> None:
+    prompts = list(next_turn_prompts(five(source), replace(PLAN, n_parents=3), COMPACT, renderer))
+    assert [prompt.parent_id for prompt in prompts] == ["d", "b", "a", "d"]
+    assert [prompt.n_predictions for prompt in prompts] == [2, 2, 2, 2]
+    assert [prompt.prompt_id for prompt in prompts] == [f"it/arm-turn2-00{number}" for number in range(4)]
+    assert {(prompt.task_id, prompt.turn) for prompt in prompts} == {("it", 2)}
 
 
-def test_the_last_prompt_takes_what_is_left_of_the_budget(asked: Prompt, renderer: Renderer) -> None:
-    made = next_turn_prompts(five(asked), replace(PLAN, n_predictions=7, batch_size=3), COMPACT, renderer)
-    assert [(one.parent_id, one.n_predictions) for one in made] == [("d", 3), ("b", 3), ("a", 1)]
+def test_the_last_prompt_takes_what_is_left_of_the_budget(source: Prompt, renderer: Renderer) -> None:
+    prompts = next_turn_prompts(five(source), replace(PLAN, n_predictions=7, batch_size=3), COMPACT, renderer)
+    assert [(prompt.parent_id, prompt.n_predictions) for prompt in prompts] == [("d", 3), ("b", 3), ("a", 1)]
 
 
-def test_only_the_first_considered_attempts_become_parents(asked: Prompt, renderer: Renderer) -> None:
-    made = next_turn_prompts(five(asked), replace(PLAN, n_considered=2), COMPACT, renderer)
-    assert [one.parent_id for one in made] == ["b", "a", "b", "a"]
+def test_only_the_first_considered_attempts_become_parents(source: Prompt, renderer: Renderer) -> None:
+    prompts = next_turn_prompts(five(source), replace(PLAN, n_considered=2), COMPACT, renderer)
+    assert [prompt.parent_id for prompt in prompts] == ["b", "a", "b", "a"]
 
 
 def test_each_task_considers_its_own_first_attempts(renderer: Renderer) -> None:
-    both = [one for name in ("x", "y") for one in five(prompt(a_task(name), renderer))]
-    made = next_turn_prompts(both, replace(PLAN, n_considered=3, n_predictions=4), COMPACT, renderer)
-    assert [(one.task_id, one.parent_id) for one in made] == [("x", "b"), ("x", "a"), ("y", "b"), ("y", "a")]
+    both = [attempt for name in ("x", "y") for attempt in five(prompt(a_task(name), renderer))]
+    prompts = next_turn_prompts(both, replace(PLAN, n_considered=3, n_predictions=4), COMPACT, renderer)
+    assert [(prompt.task_id, prompt.parent_id) for prompt in prompts] == [
+        ("x", "b"),
+        ("x", "a"),
+        ("y", "b"),
+        ("y", "a"),
+    ]
 
 
 def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
     solved, open_task = (prompt(a_task(name), renderer) for name in ("solved", "open"))
     attempts = [graded(solved, "done", train_correct_grids=1.0), *five(open_task)]
-    made = next_turn_prompts(attempts, PLAN, COMPACT, renderer)
-    assert {one.task_id for one in made} == {"open"}
+    prompts = next_turn_prompts(attempts, PLAN, COMPACT, renderer)
+    assert {prompt.task_id for prompt in prompts} == {"open"}
 
 
 def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: Renderer) -> None:
@@ -259,10 +270,10 @@ def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: 
 
     def told(feedback: FeedbackKind) -> list[str]:
         plan = replace(PLAN, n_predictions=2, feedback=feedback)
-        made = list(next_turn_prompts(attempts, plan, COMPACT, renderer))
-        assert [one.task_id for one in made] == ["a", "b", "c"]
-        assert [one.messages[-2]["content"] for one in made] == [f"my answer {name}-1" for name in "abc"]
-        return [one.messages[-1]["content"] for one in made]
+        prompts = list(next_turn_prompts(attempts, plan, COMPACT, renderer))
+        assert [prompt.task_id for prompt in prompts] == ["a", "b", "c"]
+        assert [prompt.messages[-2]["content"] for prompt in prompts] == [f"my answer {name}-1" for name in "abc"]
+        return [prompt.messages[-1]["content"] for prompt in prompts]
 
     real = told("real")
     assert real[0] == real[2] != real[1]
@@ -270,17 +281,20 @@ def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: 
     assert told("none") == ["\nWrite a corrected program."] * 3
 
 
-def test_with_one_task_there_is_no_other(asked: Prompt, renderer: Renderer) -> None:
+def test_with_one_task_there_is_no_other(source: Prompt, renderer: Renderer) -> None:
     with pytest.raises(InputError, match="only one task"):
         list(
             next_turn_prompts(
-                [graded(asked, "x", (make_grid("1"),) * 3)], replace(PLAN, feedback="other-task"), COMPACT, renderer
+                [graded(source, "x", (make_grid("1"),) * 3)],
+                replace(PLAN, feedback="other-task"),
+                COMPACT,
+                renderer,
             )
         )
 
 
-def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, renderer: Renderer) -> None:
-    second = next(next_turn_prompts(five(asked), PLAN, COMPACT, renderer))
+def test_a_third_turn_refines_the_second_in_one_conversation(source: Prompt, renderer: Renderer) -> None:
+    second = next(next_turn_prompts(five(source), PLAN, COMPACT, renderer))
     wrong = graded(second, "second wrong", (make_grid("22"), make_grid("22"), make_grid("22")))
     third = next(next_turn_prompts([wrong], PLAN, COMPACT, renderer))
     assert (third.turn, third.parent_id) == (3, "second wrong")
@@ -288,40 +302,42 @@ def test_a_third_turn_refines_the_second_in_one_conversation(asked: Prompt, rend
     assert third.messages[:3] == second.messages
 
 
-def test_a_third_turn_may_show_the_last_attempt_alone(asked: Prompt, renderer: Renderer) -> None:
-    second = next(next_turn_prompts(five(asked), PLAN, COMPACT, renderer))
+def test_a_third_turn_may_show_the_last_attempt_alone(source: Prompt, renderer: Renderer) -> None:
+    second = next(next_turn_prompts(five(source), PLAN, COMPACT, renderer))
     wrong = graded(second, "second wrong", (make_grid("22"), make_grid("22"), make_grid("22")))
-    whole, last = (next(next_turn_prompts([wrong], replace(PLAN, history=kept), COMPACT, renderer)) for kept in HISTORY)
-    assert last.messages == (*asked.messages, *whole.messages[3:])
+    whole, last = (
+        next(next_turn_prompts([wrong], replace(PLAN, history=history), COMPACT, renderer)) for history in HISTORY
+    )
+    assert last.messages == (*source.messages, *whole.messages[3:])
 
 
 RESIDUAL_ONLY = replace(COMPACT, form="residual-only")
 AS_PAIRS = (make_grid("12", "34"), make_grid("5"), make_grid("70")), (make_grid("999", "888"),)
 
 
-def test_residual_only_asks_for_the_way_from_the_given_grids(asked: Prompt, renderer: Renderer) -> None:
-    wrong = graded(asked, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
-    made = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
-    assert [[pair.input.tolist() for pair in pairs] for pairs in (made.train, made.test)] == [
+def test_residual_only_asks_for_the_way_from_the_given_grids(source: Prompt, renderer: Renderer) -> None:
+    wrong = graded(source, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
+    refining = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
+    assert [[pair.input.tolist() for pair in pairs] for pairs in (refining.train, refining.test)] == [
         [grid.tolist() for grid in grids] for grids in AS_PAIRS
     ]
-    truths = [pair.output.tolist() for pair in (*asked.train, *asked.test)]
-    assert [pair.output.tolist() for pair in (*made.train, *made.test)] == truths
-    assert list(made.messages) == first_turn(Task("", made.train, made.test, ""), COMPACT)
-    assert (made.turn, made.parent_id) == (2, "w")
+    truths = [pair.output.tolist() for pair in (*source.train, *source.test)]
+    assert [pair.output.tolist() for pair in (*refining.train, *refining.test)] == truths
+    assert list(refining.messages) == first_turn(Task("", refining.train, refining.test, ""), COMPACT)
+    assert (refining.turn, refining.parent_id) == (2, "w")
 
-    again = graded(made, "again", tuple(pair.output[:1] for pair in made.train), test_outputs=(make_grid("1"),))
+    again = graded(refining, "again", tuple(pair.output[:1] for pair in refining.train), test_outputs=(make_grid("1"),))
     third = next(next_turn_prompts([again], PLAN, RESIDUAL_ONLY, renderer))
-    assert [pair.input.tolist() for pair in third.train] == [pair.output[:1].tolist() for pair in asked.train]
+    assert [pair.input.tolist() for pair in third.train] == [pair.output[:1].tolist() for pair in source.train]
     assert [pair.output.tolist() for pair in third.train] == truths[:3]
 
 
 def test_residual_only_shows_grids_as_the_model_saw_the_task(turned: Prompt, renderer: Renderer) -> None:
     wrong = graded(turned, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
-    made = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
-    assert [pair.input.tolist() for pair in made.train] == [TURNED.apply(AS_PAIRS[0][i]).tolist() for i in SHOWN]
-    assert [pair.output.tolist() for pair in made.train] == [pair.output.tolist() for pair in turned.train]
-    assert made.test[0].input.tolist() == TURNED.apply(AS_PAIRS[1][0]).tolist()
+    refining = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
+    assert [pair.input.tolist() for pair in refining.train] == [TURNED.apply(AS_PAIRS[0][i]).tolist() for i in SHOWN]
+    assert [pair.output.tolist() for pair in refining.train] == [pair.output.tolist() for pair in turned.train]
+    assert refining.test[0].input.tolist() == TURNED.apply(AS_PAIRS[1][0]).tolist()
 
 
 def test_controls_of_residual_only_show_another_tasks_pairs_or_the_task_itself(renderer: Renderer) -> None:
@@ -336,10 +352,10 @@ def test_controls_of_residual_only_show_another_tasks_pairs_or_the_task_itself(r
         )
 
     real, other, none = made("real"), made("other-task"), made("none")
-    assert [one.messages for one in other] == [one.messages for one in real[::-1]]
-    assert [one.messages for one in none] == [one.prompt.messages for one in attempts]
+    assert [prompt.messages for prompt in other] == [prompt.messages for prompt in real[::-1]]
+    assert [source.messages for source in none] == [source.prompt.messages for source in attempts]
     for control in (other, none):  # what the program runs on does not change
-        assert [one.train[0].input.tolist() for one in control] == [[[1]], [[2]]]
+        assert [prompt.train[0].input.tolist() for prompt in control] == [[[1]], [[2]]]
 
 
 # what the conversation shows
@@ -353,10 +369,13 @@ def turned(renderer: Renderer) -> Prompt:
     return prompt(a_task(), renderer, TURNED, SHOWN)
 
 
-def wrong_in_two(asked: Prompt) -> GradedAttempt:
+def wrong_in_two(source: Prompt) -> GradedAttempt:
     """Outputs in the original task's form and order: the second one is right."""
     return graded(
-        asked, "w", (make_grid("120", "000"), make_grid("05"), make_grid("77")), test_outputs=(make_grid("888", "888"),)
+        source,
+        "w",
+        (make_grid("120", "000"), make_grid("05"), make_grid("77")),
+        test_outputs=(make_grid("888", "888"),),
     )
 
 
@@ -380,16 +399,16 @@ def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_mode
 
 
 def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turned: Prompt, renderer: Renderer) -> None:
-    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
-    assert (made.augmentation, made.train_order) == (TURNED, SHOWN)
-    assert [pair.output.tolist() for pair in made.train] == [pair.output.tolist() for pair in turned.train]
-    assert made.text.startswith(turned.text + "my answer w<|end|><|user|>Executing your program gave:")
-    assert made.text.endswith("\n1 00\n2 10\n3 20\npair 3 correct\nWrite a corrected program.<|assistant|>")
-    assert renderer.render(made.messages) == (made.text, made.n_tokens)
+    refining = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
+    assert (refining.augmentation, refining.train_order) == (TURNED, SHOWN)
+    assert [pair.output.tolist() for pair in refining.train] == [pair.output.tolist() for pair in turned.train]
+    assert refining.text.startswith(turned.text + "my answer w<|end|><|user|>Executing your program gave:")
+    assert refining.text.endswith("\n1 00\n2 10\n3 20\npair 3 correct\nWrite a corrected program.<|assistant|>")
+    assert renderer.render(refining.messages) == (refining.text, refining.n_tokens)
 
 
-def test_a_program_that_raised_is_told_its_exception(asked: Prompt) -> None:
-    raised = graded(asked, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
+def test_a_program_that_raised_is_told_its_exception(source: Prompt) -> None:
+    raised = graded(source, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
     assert refining_conversation(raised, COMPACT)[-1]["content"] == (
         "Executing your program failed with IndexError: too far (line 3)\nWrite a corrected program."
     )
@@ -400,14 +419,14 @@ def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Te
     wrong = wrong_in_two(turned)
     elsewhere = replace(turned, test=(Pair(make_grid("123"), make_grid("444")),) * 2)
     other = GradedAttempt(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(make_grid("666", "666"),) * 2))
-    messages, others = (refining_conversation(one, template) for one in (wrong, other))
+    messages, others = (refining_conversation(attempt, template) for attempt in (wrong, other))
     assert messages[-1] == others[-1]
     assert messages[-1]["content"].count("\npair ") == 3
 
 
 def test_no_test_grid_appears_in_a_compact_refining_prompt(turned: Prompt, renderer: Renderer) -> None:
-    made = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
+    refining = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
     (test,) = turned.test
-    given = TURNED.apply(make_grid("888", "888"))
-    for hidden in (test.input, test.output, given):
-        assert COMPACT.notation.write(hidden) not in made.text
+    output = TURNED.apply(make_grid("888", "888"))
+    for hidden in (test.input, test.output, output):
+        assert COMPACT.notation.write(hidden) not in refining.text

@@ -135,7 +135,7 @@ class RunsPass(TrainerCallback):
         clear, network = self.trainer.model_wrapped.zero_grad, self.trainer.model_wrapped
 
         def noted() -> None:
-            self.gradients = [float(one.grad.abs().sum()) for one in network.parameters() if one.grad is not None]
+            self.gradients = [float(p.grad.abs().sum()) for p in network.parameters() if p.grad is not None]
             clear()
 
         network.zero_grad = noted
@@ -143,7 +143,7 @@ class RunsPass(TrainerCallback):
         run_pass(self.trainer, longest_of_grpo(self.trainer, MODEL.window, MAX_TOKENS).inputs())
         self.after = self.state()
         network.zero_grad = clear
-        assert not any(one.grad is not None and one.grad.any() for one in network.parameters())
+        assert not any(p.grad is not None and p.grad.any() for p in network.parameters())
 
 
 @pytest.mark.model

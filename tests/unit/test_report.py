@@ -101,11 +101,11 @@ def write_experiment(
 ) -> Path:
     folder = results / "tiny"
     records.write(folder / "tasks/small.parquet", Task, [make_task(task) for task in tasks], 0, {})
-    for branch, given in answers.items():
+    for branch, branch_answers in answers.items():
         write_branch(
             folder / "small",
             branch,
-            given,
+            branch_answers,
             n_shards,
             {"n_dropped": 3, "dropped": {"2": [101, 90, 99]}, "longest_allowed": 84},
         )
@@ -129,10 +129,10 @@ def text(folder: Path) -> str:
     return (folder.parent / "tiny.md").read_text()
 
 
-def composed(made: Refining, folder: Path) -> str:
+def composed(settings: Refining, folder: Path) -> str:
     """The report's text alone: nothing is drawn or written."""
     before = sorted(folder.rglob("*"))
-    text = "\n\n".join(compose(made, folder, Attachments("tiny/report")))
+    text = "\n\n".join(compose(settings, folder, Attachments("tiny/report")))
     assert sorted(folder.rglob("*")) == before
     return text
 
@@ -201,7 +201,11 @@ def test_differences_say_that_four_tasks_prove_nothing(text: str, wording: Wordi
     wording(line_with(text, " 3 differences"))
     sentences = [line for line in text.splitlines() if re.match("- `.*` solved ", line)]
     assert len(sentences) == 3
-    (sentence,) = (one for one in sentences if one.startswith("- `refine-trained`") and "`independent` 2" in one)
+    (sentence,) = (
+        sentence
+        for sentence in sentences
+        if sentence.startswith("- `refine-trained`") and "`independent` 2" in sentence
+    )
     for fact in (
         "3 of 4 tasks (75.0 %)",
         "`independent` 2 (50.0 %)",
@@ -212,7 +216,9 @@ def test_differences_say_that_four_tasks_prove_nothing(text: str, wording: Wordi
     ):
         assert fact in sentence
     conclusions = {line.partition("**")[2] for line in sentences}
-    assert len(conclusions) == 1 and all("`" not in one for one in conclusions)  # none names an arm as the better one
+    assert len(conclusions) == 1 and all(
+        "`" not in conclusion for conclusion in conclusions
+    )  # none names an arm as the better one
     for line in sentences:
         wording(line)
 
@@ -256,12 +262,12 @@ def test_the_settings_that_differ_are_shown_as_yaml(text: str, wording: Wording)
     arms = line_with(text, "baseline is `independent`")
     assert "`independent` 4, `refine-base` 2 + 2, `refine-trained` 2 + 2" in arms
     wording(arms)
-    shown = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
-    assert shown["model"] == {"path": "./models/m", "template": "compact", "window": 100}
-    assert shown["evaluation"]["sets"] == [{"name": "small", "source": "generator", "n_tasks": 4}]  # no caveat
-    assert "sandbox" not in shown and "resources" not in shown
-    shown["parts"]["shards_per_part"] = 1  # how jobs run is not shown
-    config.validate_experiment({"experiment": "tiny"} | shown, "test", Refining)
+    values = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])
+    assert values["model"] == {"path": "./models/m", "template": "compact", "window": 100}
+    assert values["evaluation"]["sets"] == [{"name": "small", "source": "generator", "n_tasks": 4}]  # no caveat
+    assert "sandbox" not in values and "resources" not in values
+    values["parts"]["shards_per_part"] = 1  # how jobs run is not shown
+    config.validate_experiment({"experiment": "tiny"} | values, "test", Refining)
 
 
 def test_every_column_of_comparisons_is_explained(text: str):
@@ -295,8 +301,8 @@ def test_links_lead_to_files_beside_the_report(folder: Path, text: str):
         "tiny/report/training-trained.png",
         "tiny/report/gallery/small-b.png",
     } <= set(links)
-    of_logs = "../logs/tiny/machine-time.md"  # a rule of its own writes it when all else has run
-    assert all((folder.parent / link).stat().st_size for link in links if link != of_logs)
+    machine_time = "../logs/tiny/machine-time.md"  # a rule of its own writes it when all else has run
+    assert all((folder.parent / link).stat().st_size for link in links if link != machine_time)
 
 
 def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str, wording: Wording):
@@ -338,8 +344,8 @@ def test_plots_are_there_as_svg_too_without_a_date(folder: Path):
 def test_a_program_that_continues_from_outputs_is_shown_as_one(tmp_path: Path, wording: Wording):
     said: list[set[str]] = []  # before the tasks that are shown
     for form in ("given", "residual-only"):
-        made = experiment().model_copy(update={"refinement": Refinement(form=form)})
-        text = composed(made, write_experiment(tmp_path / form))
+        settings = experiment().model_copy(update={"refinement": Refinement(form=form)})
+        text = composed(settings, write_experiment(tmp_path / form))
         said.append(set(text.partition("### Tasks\n")[2].partition("**Solved")[0].splitlines()))
     usual, continuing = said
     (sentence,) = continuing - usual
@@ -395,7 +401,7 @@ def test_an_experiment_without_training_says_so(tmp_path: Path, wording: Wording
 
 
 def test_one_task_shows_no_difference_and_has_no_interval(tmp_path: Path, wording: Wording):
-    answers = {branch: {"a": given["a"]} for branch, given in ANSWERS.items()}
+    answers = {branch: {"a": letters["a"]} for branch, letters in ANSWERS.items()}
     folder = write_experiment(tmp_path, answers=answers, tasks="a")
     text = composed(experiment(), folder)
     wording(line_with(text, "One task cannot"))
@@ -443,19 +449,19 @@ def test_a_missing_training_log_is_named(tmp_path: Path, wording: Wording):
 
 def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_path: Path):
     ids = ["d/turn1-001/000", "d/turn1-000/000"]
-    found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ids)
-    assert found["d/turn1-001/000"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
-    assert found["d/turn1-000/000"] == pictures.Execution((), "no code", "")
-    pictures.draw(make_task("d"), found, tmp_path / "d.png")
+    executions = gallery.executions(BranchFiles(folder / "small/turn1", 1), ids)
+    assert executions["d/turn1-001/000"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
+    assert executions["d/turn1-000/000"] == pictures.Execution((), "no code", "")
+    pictures.draw(make_task("d"), executions, tmp_path / "d.png")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     feedback = gallery.FeedbackShown("feedback", IDENTITY, (0,))
-    assert gallery.programs_block(2, found[ids[0]], feedback, found[ids[1]]).count("```python") == 1
+    assert gallery.programs_block(2, executions[ids[0]], feedback, executions[ids[1]]).count("```python") == 1
 
 
 def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):
-    found = gallery.executions(BranchFiles(folder / "small/turn1", 1), ["a/turn1-000/000", "a/turn1-000/001"])
-    known = make_task("a")
-    task = dataclasses.replace(known, test=(Pair(known.test[0].input, UNKNOWN),))
-    pictures.draw(task, found, tmp_path / "unknown.png")
-    pictures.draw(known, found, tmp_path / "known.png")
+    executions = gallery.executions(BranchFiles(folder / "small/turn1", 1), ["a/turn1-000/000", "a/turn1-000/001"])
+    known_task = make_task("a")
+    task = dataclasses.replace(known_task, test=(Pair(known_task.test[0].input, UNKNOWN),))
+    pictures.draw(task, executions, tmp_path / "unknown.png")
+    pictures.draw(known_task, executions, tmp_path / "known.png")
     assert (tmp_path / "unknown.png").read_bytes() != (tmp_path / "known.png").read_bytes()

@@ -105,9 +105,9 @@ def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
 
     rewards = [1.0, 5.5, 1.0, 0.0, 10.0]
     for index, credit in enumerate(best_of_k_credit(rewards, k)):
-        sets = [chosen for chosen in combinations(range(5), k) if index in chosen]
-        without = [max([rewards[other] for other in chosen if other != index], default=0.0) for chosen in sets]
-        expected = sum(max(rewards[i] for i in chosen) - less for chosen, less in zip(sets, without, strict=True))
+        sets = [subset for subset in combinations(range(5), k) if index in subset]
+        without = [max([rewards[other] for other in subset if other != index], default=0.0) for subset in sets]
+        expected = sum(max(rewards[i] for i in subset) - less for subset, less in zip(sets, without, strict=True))
         assert credit == pytest.approx(expected / len(sets))
 
 
@@ -117,8 +117,8 @@ def test_advantages_for_the_best_of_two() -> None:
     from arc_refinery.training.trainer import best_of_k_advantages
 
     rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
-    given = best_of_k_advantages(rewards, 2, "none")
-    assert given.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
+    advantages = best_of_k_advantages(rewards, 2, "none")
+    assert advantages.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
 
 
 # What completions earn in training: the reward with its optional terms, and the figures of the step
@@ -132,7 +132,7 @@ def prompt(pairs: tuple[Pair, ...], *said: str, prefix: str = "") -> Prompt:
 
 
 def score(
-    executor: Executor, texts: list[str], asked: Prompt, ids: list[list[int]] | None = None, **settings: Any
+    executor: Executor, texts: list[str], source: Prompt, ids: list[list[int]] | None = None, **settings: Any
 ) -> tuple[list[float], dict[str, float]]:
     from arc_refinery.refining.rollout import TrainingPrompt
     from arc_refinery.refining.scoring import Scorer
@@ -141,7 +141,7 @@ def score(
     metrics: dict[str, float] = {}
     common = {"learning_rate": 1e-3, "num_generations": len(texts), "gradient_accumulation_steps": 1}
     grpo = Grpo.model_validate(common | settings)
-    scorer = Scorer(grpo, Reward(grpo.rewards), executor, [END], [TrainingPrompt.of(asked)])
+    scorer = Scorer(grpo, Reward(grpo.rewards), executor, [END], [TrainingPrompt.of(source)])
     earned = scorer(
         prompt_index=[0] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
@@ -170,16 +170,16 @@ IMPROVEMENT = [ARC_V2, {"reward": "improvement", "weight": 0.5}]
 
 
 def test_what_improves_on_the_refined_attempt_earns_more_and_what_does_not_loses_nothing(executor: Executor) -> None:
-    asked = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")  # the attempt gave no right grid: 1
-    earned, metrics = score(executor, [ADDS_ONE, "none"], asked, rewards=IMPROVEMENT)
+    refining = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")  # the attempt gave no right grid: 1
+    earned, metrics = score(executor, [ADDS_ONE, "none"], refining, rewards=IMPROVEMENT)
     assert earned == [10 + 0.5 * 9, 0.0]
     assert (metrics[f"reward_term/{ARC_V2}"], metrics["reward_term/improvement"]) == (5.0, 4.5)
     assert score(executor, [ADDS_ONE, "none"], prompt(PLUS_ONE, "?"), rewards=IMPROVEMENT)[0] == [10.0, 0.0]
 
 
 def test_without_another_reward_of_programs_the_gain_is_that_in_solving(executor: Executor) -> None:
-    asked = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")
-    assert score(executor, [ADDS_ONE, "none"], asked, rewards=["improvement"])[0] == [1.0, 0.0]
+    refining = prompt(PLUS_ONE, "?", RIGHT_IN_HALF, "no")
+    assert score(executor, [ADDS_ONE, "none"], refining, rewards=["improvement"])[0] == [1.0, 0.0]
 
 
 # lengths that make shares with rounding errors
@@ -199,19 +199,23 @@ def test_the_sum_of_terms_equals_the_formula_bit_for_bit(
     repeated = [1 - 1 / 6, 1 - 4 / 6, 0.0, 1 - 6 / 23]  # 4-grams of IDS
     truncated = [ids[-1] != END for ids in IDS]
     answers = [Answer(text, *zip(*((pair.input, pair.output) for pair in pairs), strict=True)) for text in texts]
-    *grades, of_parent = grade_answers([*answers, replace(answers[0], text=parent)], executor)
+    *grades, parent_grade = grade_answers([*answers, replace(answers[0], text=parent)], executor)
     reward = PROGRAM_REWARDS[name]
     expected = []
     for grade, share, is_truncated in zip(grades, repeated, truncated, strict=True):
         total = reward(grade)
-        total += weights[0] * max(0.0, reward(grade) - reward(of_parent))
+        total += weights[0] * max(0.0, reward(grade) - reward(parent_grade))
         if weights[1]:
             total -= weights[1] * share
         expected.append(total - weights[2] * is_truncated)
     signs = {"improvement": 1, "repetition": -1, "truncation": -1}
     terms = [{"reward": term, "weight": signs[term] * weight} for term, weight in zip(signs, weights, strict=True)]
     earned, _ = score(
-        executor, texts, prompt(pairs, "?", parent, "no"), IDS, rewards=[name, *(one for one in terms if one["weight"])]
+        executor,
+        texts,
+        prompt(pairs, "?", parent, "no"),
+        IDS,
+        rewards=[name, *(term for term in terms if term["weight"])],
     )
     assert earned == expected
 
@@ -246,10 +250,10 @@ def test_the_pages_reward_runs_as_it_stands(
     experiment = validate_experiment(content, "mine.yaml", Refining)
     check_files(experiment, "mine.yaml")
     assert inputs.files_of_rewards(experiment) == ["rewards.py"]
-    asked = prompt(PLUS_ONE, "?", "no program", "no")
+    refining = prompt(PLUS_ONE, "?", "no program", "no")
     terms = [term.model_dump() for term in experiment.rewards]
     long = f"{ADDS_ONE}\n{'Because. ' * 50}"
-    earned, metrics = score(executor, [ADDS_ONE, long, "none"], asked, rewards=terms)
+    earned, metrics = score(executor, [ADDS_ONE, long, "none"], refining, rewards=terms)
     assert earned == [10 + 0.5, 10.0, 0.0]
     assert metrics["reward_term/is_brief"] == pytest.approx(1 / 3)
 

@@ -97,9 +97,9 @@ def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[TwoTur
 
     settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
     rollout = TwoTurns([asked()], executor, TEMPLATE, **settings)
-    given = rollout([row["prompt"] for row in sampling.rows], sampling)
-    assert set(given) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
-    episodes: list[TwoTurnEpisode] = given["episode"]
+    result = rollout([row["prompt"] for row in sampling.rows], sampling)
+    assert set(result) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
+    episodes: list[TwoTurnEpisode] = result["episode"]
     return episodes
 
 
@@ -120,7 +120,7 @@ def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, exec
     between = len(episode.completion_ids) - len(first) - len(second)
     assert episode.mask == [1] * len(first) + [0] * between + [1] * len(second)
     assert episode.logprobs == [-0.5] * len(first) + [0.0] * between + [-0.5] * len(second)
-    assert [one.correct_grids for one in episode.grades] == [0.0, 1.0]
+    assert [grade.correct_grids for grade in episode.grades] == [0.0, 1.0]
     assert not episode.is_truncated
 
 
@@ -130,8 +130,8 @@ def test_a_cut_answer_is_closed_and_its_tokens_carry_no_loss(tokenizer: Any, exe
     (episode,) = play(Sampling(tokenizer, [cut], [second]), executor)
     assert episode.completion_ids[: len(cut) + 1] == [*cut, tokenizer.eos_token_id]
     assert sum(episode.mask) == len(second) and episode.is_truncated
-    (kept,) = play(Sampling(tokenizer, [cut], [second]), executor, mask_truncated=False)
-    assert kept.mask[: len(cut) + 1] == [1] * len(cut) + [0]
+    (unmasked,) = play(Sampling(tokenizer, [cut], [second]), executor, mask_truncated=False)
+    assert unmasked.mask[: len(cut) + 1] == [1] * len(cut) + [0]
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,8 @@ def test_a_second_answer_begins_as_the_first_did() -> None:
     begin_answers(tokenizer, "Sure:")  # as the environment does
     begun = (*PROMPT.messages, Message(role="assistant", content="Sure:"))
     sure = asked(make_prompt(TASK, messages=begun))
-    given = Continuation(tokenizer, [tokenizer.eos_token_id]).ids(sure, ids_of(tokenizer, "x<|im_end|>"), "no")
-    assert tokenizer.decode(given) == "\n<|im_start|>user\nno<|im_end|>\n<|im_start|>assistant\nSure:"
+    ids = Continuation(tokenizer, [tokenizer.eos_token_id]).ids(sure, ids_of(tokenizer, "x<|im_end|>"), "no")
+    assert tokenizer.decode(ids) == "\n<|im_start|>user\nno<|im_end|>\n<|im_start|>assistant\nSure:"
 
 
 def test_a_template_that_does_not_end_answers_is_refused() -> None:
@@ -232,8 +232,8 @@ def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(
         ids = torch.tensor([before + tokens])
         with torch.no_grad():
             logits = tiny_network(ids).logits[0, len(before) - 1 : -1]
-        found: torch.Tensor = logits.log_softmax(-1).gather(1, ids[0, len(before) :, None])[:, 0]
-        return found
+        values: torch.Tensor = logits.log_softmax(-1).gather(1, ids[0, len(before) :, None])[:, 0]
+        return values
 
     whole = logprobs(sampling.prompts_seen[0][0], episode.completion_ids)[torch.tensor(episode.mask).bool()]
     alone = torch.cat([logprobs(sampling.prompts_seen[turn][0], ids) for turn, ids in enumerate((first, second))])

@@ -85,8 +85,8 @@ def record(folder: Path, **changes: Any) -> Path:
     """A record that a run left elsewhere or earlier, and its lock."""
     path = folder / "runs" / f"{changes.get('host', HERE.host)}-7.json"
     path.parent.mkdir(exist_ok=True)
-    given = {"host": HERE.host, "machine_id": "m", "boot_id": HERE.boot_id, "pid": 7, "started": "2026-11-23 10:00:00"}
-    path.write_text(json.dumps(given | changes))
+    fields = {"host": HERE.host, "machine_id": "m", "boot_id": HERE.boot_id, "pid": 7, "started": "2026-11-23 10:00:00"}
+    path.write_text(json.dumps(fields | changes))
     (folder / "locks/0.output.lock").touch()
     return path
 

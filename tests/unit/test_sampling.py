@@ -135,8 +135,8 @@ def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: 
     attempts = run(prompts, tmp_path / "out.parquet")
     assert watched.asked == [prompt.prompt_id for prompt in prompts]
     assert len(attempts) == 6 * 4
-    asked = [prompt for prompt in prompts for _ in range(4)]
-    for number, (attempt, prompt) in enumerate(zip(attempts, asked, strict=True)):
+    sources = [prompt for prompt in prompts for _ in range(4)]
+    for number, (attempt, prompt) in enumerate(zip(attempts, sources, strict=True)):
         assert attempt.attempt_id == f"{prompt.prompt_id}/00{number % 4}"
         assert (attempt.prompt_id, attempt.task_id, attempt.turn) == (prompt.prompt_id, prompt.task_id, 1)
         assert (attempt.augmentation, attempt.train_order) == (prompt.augmentation, prompt.train_order)
@@ -220,13 +220,13 @@ def test_entries_from_a_damaged_line_on_are_sampled_again(
     assert "line 3 of 5 is damaged; it and what follows are computed again" in caplog.text
 
 
-@pytest.mark.parametrize("kept", [0, 10])
+@pytest.mark.parametrize("n_bytes", [0, 10])
 def test_a_progress_file_that_ends_inside_its_head_is_started_anew(
-    watched: Watched, prompts: list[Prompt], tmp_path: Path, kept: int
+    watched: Watched, prompts: list[Prompt], tmp_path: Path, n_bytes: int
 ) -> None:
     output = tmp_path / "out.parquet"
     interrupted(watched, prompts, output, 2)
-    progress_path(output).write_text(progress_path(output).read_text()[:kept])
+    progress_path(output).write_text(progress_path(output).read_text()[:n_bytes])
     assert len(run(prompts, output)) == 24
     assert len(watched.asked) == 6
 

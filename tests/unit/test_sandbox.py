@@ -68,7 +68,7 @@ def test_cells_that_equal_integers_are_accepted(executor: Executor, returned: st
 
 
 @pytest.mark.parametrize(
-    ("returned", "found"),
+    ("returned", "problem"),
     [
         ("None", "is None,"),
         ("[[[1]]]", "3-D"),
@@ -84,11 +84,11 @@ def test_cells_that_equal_integers_are_accepted(executor: Executor, returned: st
         ("[[1j]]", "complex128"),
     ],
 )
-def test_invalid_output_says_which_and_why(executor: Executor, returned: str, found: str, wording: Wording) -> None:
+def test_invalid_output_says_which_and_why(executor: Executor, returned: str, problem: str, wording: Wording) -> None:
     source = f"import numpy as np\ndef transform(grid): return {returned} if grid[0, 0] == 7 else grid"
     outcome = run(executor, source)
     assert (outcome.status, outcome.error_type, outcome.outputs) == (Status.invalid_output, "InvalidOutput", ())
-    assert outcome.error_message.startswith("output 1 ") and found in outcome.error_message
+    assert outcome.error_message.startswith("output 1 ") and problem in outcome.error_message
     wording(outcome.error)
 
 

@@ -24,8 +24,8 @@ def writer() -> "SearchConversations":
 
 @pytest.fixture(scope="module")
 def conversations(writer: "SearchConversations") -> list[list[int]]:
-    made = [writer.conversation(0.0, index) for index in range(N)]
-    return [ids for ids in made if ids is not None]
+    results = [writer.conversation(0.0, index) for index in range(N)]
+    return [ids for ids in results if ids is not None]
 
 
 @pytest.fixture(scope="module")

@@ -50,10 +50,10 @@ def audit_of(machine: str) -> int:
 
 def numbers_of(machine: str) -> dict[str, int]:
     """The kernel's table of system calls."""
-    found = [path for path in HEADERS[machine] if path.exists()]
-    if not found:
+    headers = [path for path in HEADERS[machine] if path.exists()]
+    if not headers:
         pytest.skip(f"no {HEADERS[machine][0]}: install linux-libc-dev")
-    lines = re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", found[0].read_text(), re.MULTILINE)
+    lines = re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", headers[0].read_text(), re.MULTILINE)
     return {name: int(number) for name, number in lines}
 
 
@@ -82,8 +82,8 @@ def test_a_filter_allows_what_is_listed_and_refuses_all_else(machine: str):
     wrong = {}
     for number in [*range(1024), *x32, 2**31, 2**32 - 1]:
         expected = ALLOW if number in allowed else UNKNOWN if number == 435 else REFUSE
-        if (found := decision(code, number, audit_of(machine))) != expected:
-            wrong[number] = hex(found)
+        if (action := decision(code, number, audit_of(machine))) != expected:
+            wrong[number] = hex(action)
     assert wrong == {}
 
 

@@ -109,13 +109,13 @@ def given(experiment: Experiment) -> Given:
         jobs, sets = of_tool_use(experiment), experiment.set_names
         read = {arm.name: tool_inputs.arm_adapter(experiment, arm.name) for arm in experiment.arms}
     jobs |= {f"job of {name}": stages.training_job(experiment, name) for name in experiment.runs}
-    jobs |= {f"fetch {one.path}": stages.fetch(experiment, one.path) for one in experiment.downloads}
+    jobs |= {f"fetch {download.path}": stages.fetch(experiment, download.path) for download in experiment.downloads}
     beside = {
         "shards": [experiment.n_shards(name) for name in sets],
         "adapters": (experiment.adapters, experiment.kept_adapters, read),
         "training": getattr(experiment, "training_tasks", []),
     }
-    params, tuning = ({name: job.words(one) for name, job in jobs.items()} for one in (False, True))
+    params, tuning = ({name: job.words(is_tuning) for name, job in jobs.items()} for is_tuning in (False, True))
     return Given(jobs, params, tuning, beside)
 
 
@@ -137,9 +137,9 @@ def others(annotation: Any, value: Any) -> Iterator[Any]:
     elif get_origin(annotation) is Annotated:
         yield from others(inner[0], value)
     elif get_origin(annotation) in (Union, UnionType):
-        yield from (other for one in inner for other in others(one, value))
+        yield from (other for argument in inner for other in others(argument, value))
     elif get_origin(annotation) in (tuple, list):
-        yield from ([one] for one in others(inner[0], value[0] if value else None))
+        yield from ([item] for item in others(inner[0], value[0] if value else None))
 
 
 def changes_of(content: Changes, place: str, field: FieldInfo, before: Experiment, value: Any) -> Iterator[Experiment]:
@@ -162,7 +162,7 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
         for place, field, value in settings(before):
             key = re.sub(r"^data\.\w+\.tools\.", "tools.", re.sub(r"\.\d+\b", "", place))
             places.add(key)
-            sections |= {key[: found.start()] for found in re.finditer(r"\.", key)}
+            sections |= {key[: dot.start()] for dot in re.finditer(r"\.", key)}
             if key in with_effect:
                 continue
             for after in changes_of(content, place, field, before, value):
@@ -215,14 +215,14 @@ def keywords(training: Optimizer) -> dict[str, Any]:
 def test_a_key_of_a_training_reaches_a_library_or_our_own_code(section: type[Optimizer]):
     common = {"learning_rate": 1e-4, "save_steps": 8, "gradient_accumulation_steps": 4}
     variants = [{}, {"sampler": "vllm-colocate"}, {"sampler": "vllm-server"}] if section != Imitation else [{}]
-    given = {
+    arguments = {
         name
         for variant in variants
         for name, field in section.model_fields.items()
         for training in with_other(section, common | variant, name, field)
         if keywords(training) != keywords(section.model_validate(common | variant))
     }
-    ours = section.model_fields.keys() - given
+    ours = section.model_fields.keys() - arguments
     assert ours <= READ_IN_TRAINING.keys()
     package = ROOT / "workflow/arc_refinery"
     assert {name for name in ours if f".{name}" not in (package / READ_IN_TRAINING[name]).read_text()} == set()
@@ -269,8 +269,8 @@ def options(command: str) -> set[str]:
 def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
     texts = [path.read_text() for pattern in TEXTS for path in ROOT.glob(pattern)]
     used = {option for text in texts for option in re.findall(r"--[a-z][\w.-]*", text)}
-    for one in (*given_in_variants(SMALL, REFINING), *given_in_variants(TOOLS, TOOL_USE)):
-        used |= {option for job in one.jobs.values() for option in options_of(type(job), job.model_fields_set)}
+    for variant in (*given_in_variants(SMALL, REFINING), *given_in_variants(TOOLS, TOOL_USE)):
+        used |= {option for job in variant.jobs.values() for option in options_of(type(job), job.model_fields_set)}
     commands = [
         *(name for name in cli.COMMANDS if not name.startswith("dev ")),
         *(f"train --kind {kind}" for kind in KINDS),
@@ -304,7 +304,7 @@ def test_a_key_of_a_training_refuses_its_checkpoints_unless_it_changes_no_result
         return job.identity(environment)
 
     common = {"learning_rate": 1e-4, "save_steps": 8, "gradient_accumulation_steps": 4}
-    kept = identity(section.model_validate(common))
+    unchanged = identity(section.model_validate(common))
     for name, field in section.model_fields.items():
-        found = {identity(other) == kept for other in with_other(section, common, name, field)}
-        assert found <= {TUNING in field.metadata}, name
+        equalities = {identity(other) == unchanged for other in with_other(section, common, name, field)}
+        assert equalities <= {TUNING in field.metadata}, name

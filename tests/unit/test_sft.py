@@ -48,8 +48,10 @@ def demonstration(number: int, renderer: Renderer, prefix: str = "") -> SftRow:
     begun = [Message(role="assistant", content=prefix)] if prefix else []
     text, _ = renderer.render(conversation(number) + begun)
     answer = ANSWER.format(call=CALLS[number])
-    made = make_demonstration(demonstration_id=f"t/sft-{number:03d}", text=text, completion=answer.removeprefix(prefix))
-    return SftRow(made.demonstration_id, made.segments("<|end|>"))
+    record = make_demonstration(
+        demonstration_id=f"t/sft-{number:03d}", text=text, completion=answer.removeprefix(prefix)
+    )
+    return SftRow(record.demonstration_id, record.segments("<|end|>"))
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,7 @@ def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Render
         assert torch.equal(labels[index], ids[index])
         assert ids[-1] == tokenizer.eos_token_id
         learned.add((tokenizer.decode(ids[: index[0]]), tokenizer.decode(ids[index])))
-    assert learned == {(asked.text, answer.text + "<|end|>") for asked, answer, _ in (row.segments for row in rows)}
+    assert learned == {(prompt.text, answer.text + "<|end|>") for prompt, answer, _ in (row.segments for row in rows)}
     assert len(set(lengths)) > 1
 
 
@@ -123,9 +125,9 @@ def test_rows_side_by_side_train_the_adapter_that_padded_rows_train(
 ):
     monkeypatch.setattr(sft, "share", lambda _: "for comparison")
     padded = train(rows, tmp_path)
-    before, after = (load(one["adapter_model.safetensors"]) for one in (padded, undisturbed))
-    moved = torch.cat([one.flatten() for name, one in after.items() if "lora_B" in name])  # zeros at first
-    apart = torch.cat([(before[name] - one).flatten() for name, one in after.items()])
+    before, after = (load(files["adapter_model.safetensors"]) for files in (padded, undisturbed))
+    moved = torch.cat([weights.flatten() for name, weights in after.items() if "lora_B" in name])  # zeros at first
+    apart = torch.cat([(before[name] - weights).flatten() for name, weights in after.items()])
     assert 0 < apart.norm() < 1e-3 * moved.norm()
 
 
@@ -138,9 +140,9 @@ def test_with_a_prefix_the_prompt_is_what_grpo_asks(renderer: Renderer):
     prefix = ANSWER.partition("\n\ndef")[0]
     tokenizer = load_tokenizer(TINY)
     begin_answers(tokenizer, prefix)
-    asked = tokenizer.apply_chat_template(conversation(0), tokenize=False, add_generation_prompt=True)
+    prompt_text = tokenizer.apply_chat_template(conversation(0), tokenize=False, add_generation_prompt=True)
     prompt, answer, end = demonstration(0, renderer, prefix).segments
-    assert prompt.text == asked
+    assert prompt.text == prompt_text
     assert answer.text.startswith("\n\ndef transform")
     assert end.text == tokenizer.eos_token
 

@@ -32,7 +32,7 @@ N_PROMPT, N_COMPLETION = 6, 7
 
 def batch() -> tuple[Tensor, Tensor]:
     """Ids and mask of all completions in mixed order, padded as TRL does."""
-    rows = [(prompt, one) for prompt, many in zip(PROMPTS, COMPLETIONS, strict=True) for one in many]
+    rows = [(prompt, completion) for prompt, many in zip(PROMPTS, COMPLETIONS, strict=True) for completion in many]
     mixed = [rows[place] for place in (3, 0, 5, 1, 6, 4, 2)]
     ids = [[0] * (N_PROMPT - len(p)) + p + c + [0] * (N_COMPLETION - len(c)) for p, c in mixed]
     mask = [[0] * (N_PROMPT - len(p)) + [1] * len(p + c) + [0] * (N_COMPLETION - len(c)) for p, c in mixed]
@@ -49,7 +49,7 @@ def one_by_one(model: Any, ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 def gradients(model: Any, values: Tensor) -> Tensor:
     weights = torch.linspace(-1, 1, values.numel()).view_as(values)
     (values * weights).sum().backward()
-    return torch.cat([one.grad.flatten() for one in model.parameters()])
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -62,18 +62,18 @@ def test_log_probabilities_entropies_and_gradients_are_those_of_separate_rows(na
     if checkpointing:
         shared.gradient_checkpointing_enable({"use_reentrant": False})
         shared.train()
-    expected, found = one_by_one(separate, ids, mask), log_probs(shared, ids, mask, N_COMPLETION)
-    for one, other in zip(expected, found, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-    assert not found[0][4].any() and found[0][0].ne(0).sum() == 2
-    wanted, got = gradients(separate, expected[0]), gradients(shared, found[0])
+    expected, values = one_by_one(separate, ids, mask), log_probs(shared, ids, mask, N_COMPLETION)
+    for reference, other in zip(expected, values, strict=True):
+        torch.testing.assert_close(reference, other, atol=1e-5, rtol=0)
+    assert not values[0][4].any() and values[0][0].ne(0).sum() == 2
+    wanted, got = gradients(separate, expected[0]), gradients(shared, values[0])
     assert float((wanted - got).norm() / wanted.norm()) < 1e-4
 
 
 def test_a_network_that_shares_generates_as_before() -> None:
     before, after = network(CONFIGS["qwen3"]), network(CONFIGS["qwen3"])
     enable_layouts(after)
-    ids, mask = (one[:, :N_PROMPT] for one in batch())
+    ids, mask = (tensor[:, :N_PROMPT] for tensor in batch())
     settings: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False, "pad_token_id": 0}
     assert before.generate(ids, **settings).tolist() == after.generate(ids, **settings).tolist()
 
@@ -84,9 +84,9 @@ def test_16_bit_passes_are_those_of_separate_rows() -> None:
     separate, shared = network(CONFIGS["llama"]), network(CONFIGS["llama"])
     enable_layouts(shared)
     with torch.autocast("cpu", torch.bfloat16):
-        expected, found = one_by_one(separate, ids, mask), log_probs(shared, ids, mask, N_COMPLETION)
-    torch.testing.assert_close(expected, found, atol=0.05, rtol=0)
-    wanted, got = gradients(separate, expected[0]), gradients(shared, found[0])
+        expected, values = one_by_one(separate, ids, mask), log_probs(shared, ids, mask, N_COMPLETION)
+    torch.testing.assert_close(expected, values, atol=0.05, rtol=0)
+    wanted, got = gradients(separate, expected[0]), gradients(shared, values[0])
     assert float((wanted - got).norm() / wanted.norm()) < 0.05
 
 
@@ -98,11 +98,11 @@ def test_a_pass_without_loss_reads_one_token_and_has_gradients_of_zero(with_grad
     shared = network(CONFIGS["llama"])
     enable_layouts(shared)
     with nullcontext() if with_gradient else torch.no_grad():
-        found = log_probs(shared, ids, mask, N_COMPLETION)
+        values = log_probs(shared, ids, mask, N_COMPLETION)
     assert groups_of(ids, mask, N_COMPLETION) == [Group((13,), (Block((0,), 1),))]
-    assert all(one.shape == (7, N_COMPLETION) and not one.any() for one in found)
+    assert all(value.shape == (7, N_COMPLETION) and not value.any() for value in values)
     if with_gradient:
-        assert not gradients(shared, found[0]).any()
+        assert not gradients(shared, values[0]).any()
 
 
 def test_groups_hold_the_rows_of_one_prompt_in_blocks_of_similar_lengths() -> None:
@@ -154,10 +154,12 @@ def test_attention_and_its_gradients_are_those_of_a_mask_of_all_pairs(
 ) -> None:
     groups = [Group((1, 2, 3), (Block((0, 2), 3), Block((1,), 6))), Group((4,), (Block((3, 4), 2),))]
     texts = [(0, 0)] * 2 + [(0, 1)] * 3 + [(0, 2)] * 3 + [(0, 3)] * 6 + [(1, 1)] * 2 + [(1, 2)] * 2  # group, row
-    sees = [[i <= j and one in (other, (other[0], 0)) for i, one in enumerate(texts)] for j, other in enumerate(texts)]
+    sees = [
+        [i <= j and text in (other, (other[0], 0)) for i, text in enumerate(texts)] for j, other in enumerate(texts)
+    ]
     torch.manual_seed(0)
     separate = [torch.randn(1, n, len(texts), 8, dtype=torch.float64, requires_grad=True) for n in (n_heads, 2, 2)]
-    query, key, value = packed = [one.detach().requires_grad_() for one in separate]
+    query, key, value = packed = [tensor.detach().requires_grad_() for tensor in separate]
     masks = []
 
     def recorded(*arguments: Any, **named: Any) -> Tensor:
@@ -165,17 +167,17 @@ def test_attention_and_its_gradients_are_those_of_a_mask_of_all_pairs(
         return scaled_dot_product_attention(*arguments, **named)
 
     monkeypatch.setattr(shared_prefix, "scaled_dot_product_attention", recorded)
-    found = Packed(groups).attend(0, query, key, value, scale)
+    attended = Packed(groups).attend(0, query, key, value, scale)
     query, key, value = separate
     expected = scaled_dot_product_attention(
         query, key, value, attn_mask=torch.tensor(sees), scale=scale, enable_gqa=True
     )
-    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(attended, expected, atol=1e-12, rtol=0)
     weights = torch.randn_like(expected)
-    for values in (found, expected):
+    for values in (attended, expected):
         (values * weights).sum().backward()
-    for one, other in zip(separate, packed, strict=True):
-        torch.testing.assert_close(other.grad, one.grad, atol=1e-12, rtol=0)
+    for reference, other in zip(separate, packed, strict=True):
+        torch.testing.assert_close(other.grad, reference.grad, atol=1e-12, rtol=0)
     assert [type(mask) for mask in masks] == [type(None), CausalBias, CausalBias, CausalBias]
 
 
@@ -209,14 +211,14 @@ def test_passes_are_regrouped_by_prompt_without_losing_a_row() -> None:
     ],
 )
 def test_a_network_that_cannot_share_says_why(config: PretrainedConfig, changes: dict[str, Any], reason: str) -> None:
-    made = network(config, **changes)
-    found = enable_layouts(made)
-    assert reason in found if reason else not found
-    assert (made.config._attn_implementation == "sdpa") == bool(reason)
-    assert enable_layouts(made) == found  # once more
+    model = network(config, **changes)
+    obstacle = enable_layouts(model)
+    assert reason in obstacle if reason else not obstacle
+    assert (model.config._attn_implementation == "sdpa") == bool(reason)
+    assert enable_layouts(model) == obstacle  # once more
 
 
 def test_a_network_without_sdpa_cannot_share() -> None:
-    made = network(CONFIGS["llama"])
-    made.set_attn_implementation("eager")
-    assert enable_layouts(made) == "its attention is eager, not sdpa"
+    model = network(CONFIGS["llama"])
+    model.set_attn_implementation("eager")
+    assert enable_layouts(model) == "its attention is eager, not sdpa"

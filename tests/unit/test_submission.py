@@ -116,10 +116,10 @@ def test_tasks_without_valid_outputs_get_their_test_input_and_are_counted(
     caplog.set_level(logging.INFO)
     tasks = {name: a_task(1, task_id=name) for name in ("tried", "never tried", "guessed")}
     verdicts = [verdict((), (0.0, 0.0), "tried"), verdict((7,), (0.0, 0.1), "guessed")]
-    made = make_submission(tasks, count_votes([write_verdicts(tmp_path / "v.parquet", *verdicts)], tasks))
-    assert made["tried"] == made["never tried"] == [{"attempt_1": [[0, 0]], "attempt_2": [[0, 0]]}]
-    assert made["guessed"] == [{"attempt_1": [[7]], "attempt_2": [[0, 0]]}]
-    assert list(made) == ["tried", "never tried", "guessed"]
+    result = make_submission(tasks, count_votes([write_verdicts(tmp_path / "v.parquet", *verdicts)], tasks))
+    assert result["tried"] == result["never tried"] == [{"attempt_1": [[0, 0]], "attempt_2": [[0, 0]]}]
+    assert result["guessed"] == [{"attempt_1": [[7]], "attempt_2": [[0, 0]]}]
+    assert list(result) == ["tried", "never tried", "guessed"]
     (message,) = (message for message in caplog.messages if message.startswith("2 of 3 "))
     wording(message)
 
@@ -147,10 +147,10 @@ def test_the_score_counts_test_inputs_and_whole_tasks(wording: Wording):
         "half": [{"attempt_1": [[3]], "attempt_2": [[3]]}, {"attempt_1": [[3]], "attempt_2": [[9]]}],
         "none": [{"attempt_1": [[5, 5]], "attempt_2": [[0]]}],
     }
-    found = score(submission, tasks)
-    assert (found.n_right, found.n_inputs, found.n_solved, found.n_tasks) == (3, 5, 1, 3)
-    assert "60.00 %" in str(found)
-    wording(found)
+    result = score(submission, tasks)
+    assert (result.n_right, result.n_inputs, result.n_solved, result.n_tasks) == (3, 5, 1, 3)
+    assert "60.00 %" in str(result)
+    wording(result)
 
 
 GOOD = {"t": [{"attempt_1": [[1, 2], [3, 4]], "attempt_2": [[0]]}]}

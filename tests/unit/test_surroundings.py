@@ -36,15 +36,15 @@ def version_2(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_limited_where_there_are_no_cgroups(tmp_path: Path):
-    found = rows(tmp_path)
-    assert all(found[f"{what} of the cgroup"].is_kept for what in ("memory", "CPU time", "processes"))
-    assert found["CPU time of the cgroup"].found == "not limited"
+    limits = rows(tmp_path)
+    assert all(limits[f"{what} of the cgroup"].is_kept for what in ("memory", "CPU time", "processes"))
+    assert limits["CPU time of the cgroup"].found == "not limited"
 
 
 def test_limits_of_the_word_max_are_none(version_2: Path):
-    found = rows(version_2)
-    assert found["memory of the cgroup"].found == "not limited; expected 2 programs of 512 MB"
-    assert found["CPU time of the cgroup"].found == found["processes of the cgroup"].found == "not limited"
+    limits = rows(version_2)
+    assert limits["memory of the cgroup"].found == "not limited; expected 2 programs of 512 MB"
+    assert limits["CPU time of the cgroup"].found == limits["processes of the cgroup"].found == "not limited"
 
 
 @pytest.mark.parametrize(("megabytes", "is_enough"), [(1024, True), (1023, False)])
@@ -78,10 +78,10 @@ def test_cgroups_of_version_1_are_read(tmp_path: Path):
     put(tmp_path, "sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n")
     put(tmp_path, "sys/fs/cgroup/cpu/slurm/cpu.cfs_quota_us", "5000\n")
     put(tmp_path, "sys/fs/cgroup/cpu/slurm/cpu.cfs_period_us", "100000\n")
-    found = rows(tmp_path)
-    memory = found["memory of the cgroup"]
+    limits = rows(tmp_path)
+    memory = limits["memory of the cgroup"]
     assert (memory.is_kept, memory.found) == (False, "100 MB for 2 programs of 512 MB")
-    assert found["CPU time of the cgroup"].found.startswith("0.05 cores: 0.2 s of CPU time")
+    assert limits["CPU time of the cgroup"].found.startswith("0.05 cores: 0.2 s of CPU time")
 
 
 def test_a_container_shows_its_own_cgroup_at_the_top(tmp_path: Path):

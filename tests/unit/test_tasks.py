@@ -21,7 +21,7 @@ def task() -> Task:
 
 
 def numbers(pairs: tuple[Pair, ...]) -> list[int]:
-    return [int(one.input[0, 0]) for one in pairs]
+    return [int(pair.input[0, 0]) for pair in pairs]
 
 
 def test_pairs_are_the_train_pairs_then_the_test_pairs_then_the_hidden_ones(task: Task):
@@ -36,11 +36,11 @@ def test_cells_of_inputs_and_outputs_of_train_and_test_pairs_are_counted(task: T
 
 def test_map_grids_changes_inputs_and_outputs_of_train_and_test(task: Task):
     mirrored = task.map_grids(np.fliplr)
-    assert [one.input.tolist() for one in mirrored.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
+    assert [pair.input.tolist() for pair in mirrored.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
     (hidden,) = replace(task, hidden=(pair(5),)).map_grids(np.fliplr).hidden
     assert hidden.input.tolist() == [[0, 5]]
     transposed = task.map_grids(np.transpose)
-    assert [one.output.tolist() for one in transposed.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
+    assert [pair.output.tolist() for pair in transposed.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]
 
 
 def test_map_grids_keeps_everything_else_and_the_original(task: Task):

@@ -40,8 +40,8 @@ def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
 
 
 def test_arms_share_the_first_attempts_of_a_task(attempts: pd.DataFrame):
-    of_a = attempts[(attempts["task_id"] == "a") & (attempts["turn"] == 1)]
-    ids = {arm: rows["attempt_id"].tolist() for arm, rows in of_a.groupby("arm")}
+    first_turn = attempts[(attempts["task_id"] == "a") & (attempts["turn"] == 1)]
+    ids = {arm: rows["attempt_id"].tolist() for arm, rows in first_turn.groupby("arm")}
     assert ids["refine"] == ids["independent"][:2] == ["a/turn1-000/000", "a/turn1-000/001"]
 
 

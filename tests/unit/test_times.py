@@ -56,10 +56,10 @@ def test_a_file_name_says_the_stage(path: str, expected: str):
 
 
 def test_stages_are_sums_over_their_jobs_in_running_order(benchmarks: Path):
-    found = stages_table(benchmarks)
-    assert found.index.tolist() == ["tasks", "sample", "grade", "sft", "train", "report"]
-    assert found.loc["sample"].tolist() == [2, 150.5, 120.25, 700.0]
-    assert found.loc["grade"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
+    stages = stages_table(benchmarks)
+    assert stages.index.tolist() == ["tasks", "sample", "grade", "sft", "train", "report"]
+    assert stages.loc["sample"].tolist() == [2, 150.5, 120.25, 700.0]
+    assert stages.loc["grade"].tolist() == [2, 10.5, 12.0, 100.0]  # what was not measured adds nothing
 
 
 def test_the_page_has_a_total_and_says_what_was_not_measured(benchmarks: Path):

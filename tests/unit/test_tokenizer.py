@@ -118,8 +118,8 @@ def test_the_largest_grid_is_one_token_a_cell_too(tokenizer: "PreTrainedTokenize
 def test_a_first_turn_takes_a_token_a_cell_a_row_and_a_side_and_three_a_grid(
     tokenizer: "PreTrainedTokenizerFast",
 ) -> None:
-    given, wanted = np.zeros((2, 3), np.uint8), np.ones((4, 5), np.uint8)
-    (message,) = prompts.first_turn(make_task(train=(Pair(given, wanted),) * 2, test=()), prompts.COMPACT)
+    before, wanted = np.zeros((2, 3), np.uint8), np.ones((4, 5), np.uint8)
+    (message,) = prompts.first_turn(make_task(train=(Pair(before, wanted),) * 2, test=()), prompts.COMPACT)
     # a pair: "\ninput ", "2x", "3", 2 rows, 6 cells; "\noutput ", "4x", "5", 4 rows, 20 cells
     assert len(ids_of(tokenizer, message["content"])) == 2 * ((3 + 2 + 6) + (3 + 4 + 20))
 
@@ -148,7 +148,7 @@ def test_the_generation_prompt_is_where_the_model_answers(tokenizer: "PreTrained
 def test_the_template_marks_what_the_assistant_wrote_for_training(tokenizer: "PreTrainedTokenizerFast") -> None:
     rendered = tokenizer.apply_chat_template(CONVERSATION, return_dict=True, return_assistant_tokens_mask=True)
     ids, mask = rendered["input_ids"], rendered["assistant_masks"]
-    assert tokenizer.decode([number for number, kept in zip(ids, mask, strict=True) if kept]) == "a guess<|end|>"
+    assert tokenizer.decode([number for number, mark in zip(ids, mask, strict=True) if mark]) == "a guess<|end|>"
 
 
 def test_a_saved_tokenizer_is_the_same(tokenizer: "PreTrainedTokenizerFast", tmp_path: Path) -> None:

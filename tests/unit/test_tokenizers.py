@@ -39,10 +39,10 @@ def folder(path: Path, *special: str, pad_token: str | None = None) -> str:
     inner = Tokenizer(models.WordLevel({**letters, "<unk>": 128}, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     inner.add_special_tokens(["<begin>", "<end>", *special])
-    made = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<begin>", eos_token="<end>", unk_token="<unk>")
-    made.pad_token = pad_token
-    made.chat_template = CHAT
-    made.save_pretrained(path)
+    outer = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<begin>", eos_token="<end>", unk_token="<unk>")
+    outer.pad_token = pad_token
+    outer.chat_template = CHAT
+    outer.save_pretrained(path)
     return str(path)
 
 
@@ -84,16 +84,16 @@ def test_prompts_are_padded_on_the_left(tmp_path: Path):
 @pytest.mark.parametrize("embedded", [True, False])
 def test_a_trainer_and_the_renderer_give_the_same_text_and_tokens(tmp_path: Path, embedded: bool):
     path = TINY if embedded else folder(tmp_path, LLAMA_PAD)
-    asked = [Message(role="system", content="s"), Message(role="user", content="u")]
-    text, n_tokens = Renderer(path).render([*asked, Message(role="assistant", content=PREFIX)])
+    messages = [Message(role="system", content="s"), Message(role="user", content="u")]
+    text, n_tokens = Renderer(path).render([*messages, Message(role="assistant", content=PREFIX)])
     tokenizer = load_tokenizer(path)
     begin_answers(tokenizer, PREFIX)
-    assert tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True) == text
-    assert text.endswith(PREFIX) and text.removesuffix(PREFIX) == Renderer(path).render(asked)[0]
-    assert len(tokenizer.apply_chat_template(asked, add_generation_prompt=True)["input_ids"]) == n_tokens
+    assert tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) == text
+    assert text.endswith(PREFIX) and text.removesuffix(PREFIX) == Renderer(path).render(messages)[0]
+    assert len(tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]) == n_tokens
     # a conversation that is complete has no answer to begin
-    assert tokenizer.apply_chat_template(asked, tokenize=False) == load_tokenizer(path).apply_chat_template(
-        asked, tokenize=False
+    assert tokenizer.apply_chat_template(messages, tokenize=False) == load_tokenizer(path).apply_chat_template(
+        messages, tokenize=False
     )
 
 
@@ -129,8 +129,8 @@ from arc_refinery.refine.rendering import Renderer
 print(Renderer({model!r}).render([dict(role="user", content="1 + 1?")])[1], "transformers" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    asked = [{"role": "user", "content": "1 + 1?"}]
-    n_tokens = len(load_tokenizer(model).apply_chat_template(asked, add_generation_prompt=True)["input_ids"])
+    messages = [{"role": "user", "content": "1 + 1?"}]
+    n_tokens = len(load_tokenizer(model).apply_chat_template(messages, add_generation_prompt=True)["input_ids"])
     assert done.stdout.split() == [str(n_tokens), "False"]
 
 
@@ -161,11 +161,11 @@ def test_without_a_prefix_the_chat_template_stays():
 
 def chat_folder(path: Path, template: str, **files: dict[str, Any]) -> str:
     """The folder of a model whose tokenizer has the tokens <end> (130), which ends texts, and <turn> (131)."""
-    made = folder(path, "<turn>")
+    model_folder = folder(path, "<turn>")
     (path / "chat_template.jinja").write_text(template)
     for name, content in ({"config": {"model_type": "llama", "eos_token_id": None}} | files).items():
         (path / f"{name}.json").write_text(json.dumps(content))
-    return made
+    return model_folder
 
 
 TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<turn>{% endfor %}"

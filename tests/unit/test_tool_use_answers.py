@@ -352,7 +352,7 @@ def test_kinds_are_graded_side_by_side():
         grade_episodes(["", ""], [NUMBER, code], None, None)
     text = make_question(kind="exact_match", reference="here")
     graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
-    assert [(one.reward, one.answer) for one in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
+    assert [(answer.reward, answer.answer) for answer in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
 
 
 def test_one_executor_is_not_enough():

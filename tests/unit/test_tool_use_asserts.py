@@ -17,10 +17,10 @@ def planned(*statements: str, program: str = PROGRAM, imports: tuple[str, ...] =
 
 def check(statement: str, program: str = PROGRAM, setup: str = "") -> tuple[tuple[str, ...], str]:
     """Calls, and the check with values as v0, v1, ..."""
-    made = planned(statement, program=program, imports=("import math",), setup=setup)
-    (only,) = made.checks
+    plan = planned(statement, program=program, imports=("import math",), setup=setup)
+    (only,) = plan.checks
     assert isinstance(only, Check), only
-    return made.calls, only.expression.replace("value_", "v").replace("_of_the_candidate", "")
+    return plan.calls, only.expression.replace("value_", "v").replace("_of_the_candidate", "")
 
 
 @pytest.mark.parametrize(
@@ -115,20 +115,20 @@ def test_a_class_itself_is_no_value(wording: Wording):
 
 
 def test_without_a_readable_reference_nothing_is_supported():
-    made = planned("assert f(1) == 1", "assert f(2) == 2", program="def f(x) return x")
-    assert [type(one) for one in made.checks] == [Unsupported, Unsupported]
+    plan = planned("assert f(1) == 1", "assert f(2) == 2", program="def f(x) return x")
+    assert [type(check) for check in plan.checks] == [Unsupported, Unsupported]
 
 
 def test_several_asserts_in_one_entry_are_each_checked():
-    made = planned("assert f(1) == [1]\nassert f(2) == [2]", "assert f(3) == [3]")
-    assert [one.values for one in made.checks if isinstance(one, Check)] == [(0,), (1,), (2,)]
+    plan = planned("assert f(1) == [1]\nassert f(2) == [2]", "assert f(3) == [3]")
+    assert [check.values for check in plan.checks if isinstance(check, Check)] == [(0,), (1,), (2,)]
 
 
 def test_imports_are_there_where_they_are_used():
     program = "import re, math\nfrom collections import Counter\ndef f(x): return 1"
-    made = planned("assert f(Counter('a')) == math.floor(1.5)", program=program, imports=("import math as m",))
-    assert made.before == "from collections import Counter\nimport math as m"
-    assert made.around == "import re, math"
+    plan = planned("assert f(Counter('a')) == math.floor(1.5)", program=program, imports=("import math as m",))
+    assert plan.before == "from collections import Counter\nimport math as m"
+    assert plan.around == "import re, math"
 
 
 SETUP = """
@@ -147,15 +147,15 @@ K = 2
 def test_the_candidate_gets_of_the_setup_only_what_it_needs():
     """`expected` and `oracle` are where the comparison is; `helper` is needed, for the reference calls it."""
     program = "def f(x):\n    expected = x\n    return [helper(expected)]"
-    made = planned("assert f(data) == expected", "assert f(1) == oracle(1)", program=program, setup=SETUP)
-    assert made.before == "import string\ndata = [3]\ndata.append(4)\ndef helper(x):\n    return K\nK = 2"
-    assert made.after == ""
-    assert made.around == "expected = [[3, 4]]\ndef oracle(x):\n    return [x]"
+    plan = planned("assert f(data) == expected", "assert f(1) == oracle(1)", program=program, setup=SETUP)
+    assert plan.before == "import string\ndata = [3]\ndata.append(4)\ndef helper(x):\n    return K\nK = 2"
+    assert plan.after == ""
+    assert plan.around == "expected = [[3, 4]]\ndef oracle(x):\n    return [x]"
 
 
 def test_a_setup_that_needs_the_program_runs_after_it():
-    made = planned("assert f(root) == 1", program="class Node: pass\ndef f(x): return 1", setup="root = Node()")
-    assert (made.before, made.after) == ("", "root = Node()")
+    plan = planned("assert f(root) == 1", program="class Node: pass\ndef f(x): return 1", setup="root = Node()")
+    assert (plan.before, plan.after) == ("", "root = Node()")
 
 
 def test_a_module_that_the_reference_calls_is_not_the_programs():

@@ -98,11 +98,11 @@ def test_random_expressions_have_their_exact_value_or_twelve_digits_of_it():
     n_exact = 0
     for _ in range(5000):
         text, value = random_expression(rng, depth=3)
-        found = Fraction(calculate(text))
-        assert abs(found - value) <= abs(value) * Fraction(6, 10**12), text
-        n_exact += found == value
+        result = Fraction(calculate(text))
+        assert abs(result - value) <= abs(value) * Fraction(6, 10**12), text
+        n_exact += result == value
         if 10**15 % value.denominator == 0:
-            assert found == value, text
+            assert result == value, text
     assert n_exact > 1000
 
 

@@ -112,41 +112,41 @@ def is_ambiguous(arguments: dict[str, Any]) -> bool:
 @every_template
 def test_a_call_that_a_template_writes_is_read_back(template: str):
     rng = random.Random(0)
-    made, n_left_out = renderer_of(template), 0
-    assert made.call_format.name == TEMPLATES[template]
+    renderer, n_left_out = renderer_of(template), 0
+    assert renderer.call_format.name == TEMPLATES[template]
     for number in range(300):
         kinds = rng.sample(list(SCHEMAS), rng.randrange(len(SCHEMAS)))
         tool = ToolSignature(f"tool_{number}", "A tool.", {kind: SCHEMAS[kind] for kind in kinds}, (), {})
         arguments = {kind: random_value(kind, rng) for kind in kinds}
-        if made.call_format.name == "qwen-xml" and is_ambiguous(arguments):
+        if renderer.call_format.name == "qwen-xml" and is_ambiguous(arguments):
             n_left_out += 1
             continue
-        turn = made.parse(made._opened_thought + text_of_call(tool.name, arguments, template))
+        turn = renderer.parse(renderer._opened_thought + text_of_call(tool.name, arguments, template))
         (call,) = turn.calls
         assert (turn.text, call.is_closed) == ("", True)
-        assert made.call_format.read(call.text, {tool.name: tool}) == (tool.name, arguments)
+        assert renderer.call_format.read(call.text, {tool.name: tool}) == (tool.name, arguments)
     assert n_left_out < 100
 
 
 @every_template
 def test_a_call_survives_its_tokens(template: str):
     """Also with the end of the turn, and with a thought before it where there is one."""
-    made = renderer_of(template)
-    made.check()
+    renderer = renderer_of(template)
+    renderer.check()
     written = text_of_call("calculator", {"expression": "2*3"}, template)
-    text = made.text_of_turn(made.ids(written + made.stop_token))
-    (call,) = made.parse(text).calls
-    assert made.call_format.read(call.text, {}) == ("calculator", {"expression": "2*3"})
-    assert made.stop_token not in text
+    text = renderer.text_of_turn(renderer.ids(written + renderer.stop_token))
+    (call,) = renderer.parse(text).calls
+    assert renderer.call_format.read(call.text, {}) == ("calculator", {"expression": "2*3"})
+    assert renderer.stop_token not in text
 
 
 @every_format
 def test_the_example_of_a_call_is_one(name: str):
-    made = FORMATS[name]
+    call_format = FORMATS[name]
     for tool in Toolbox().signatures:
-        example = made.example(tool)
-        assert made.read(example, {tool.name: tool}) == (tool.name, tool.example)
-        assert made.marks.sub("< ", example) == example  # the model reads it as it is
+        example = call_format.example(tool)
+        assert call_format.read(example, {tool.name: tool}) == (tool.name, tool.example)
+        assert call_format.marks.sub("< ", example) == example  # the model reads it as it is
 
 
 def test_values_have_the_types_of_the_tools_schema():
@@ -268,7 +268,7 @@ def test_malformed_json_says_what_to_change(name: str, key: str, arguments: str,
     hints = (QUOTE, LINE, "tab is", "backslash is", COMMENT, "double quotes:", "true, false", ALONE, ONE)
     fault = fault_of(name, f'{{"name": "f", "{key}": {arguments}}}')
     assert hint in fault
-    assert hint or not any(one in fault for one in hints)
+    assert hint or not any(hint in fault for hint in hints)
 
 
 @pytest.mark.parametrize(
@@ -355,9 +355,9 @@ def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fau
 
 
 def test_qwens_two_calls_both_run_and_llamas_second_one_is_postponed(wording: Wording):
-    calls = [xml(one) for one in ("2*3", "4+5")]
-    assert [one.text for one in results_of("qwen-xml", "\n".join(map(tagged, calls)))] == ["6", "9"]
-    first, second = results_of("llama", "; ".join(llama(one) for one in ("2*3", "4+5")))
+    calls = [xml(expression) for expression in ("2*3", "4+5")]
+    assert [result.text for result in results_of("qwen-xml", "\n".join(map(tagged, calls)))] == ["6", "9"]
+    first, second = results_of("llama", "; ".join(llama(expression) for expression in ("2*3", "4+5")))
     assert (first.text, first.fault, second.fault) == ("6", None, "too_many")
     assert " 1." in second.text  # calls in a turn
     wording(second.text)
@@ -367,7 +367,7 @@ def test_qwens_two_calls_both_run_and_llamas_second_one_is_postponed(wording: Wo
 @every_format
 def test_no_text_raises(name: str):
     """Random pieces of calls; each call that is found has a result."""
-    rng, made = random.Random(0), FORMATS[name]
+    rng, call_format = random.Random(0), FORMATS[name]
     pieces = [
         *("<tool_call>", "</tool_call>", "<function=calculator>", "</function>", "<parameter=expression>", "1 + 1"),
         *("</parameter>", PYTHON_TAG, '{"name": "calculator", ', '"parameters": ', '"arguments": ', "{", "}", "}}"),
@@ -376,11 +376,11 @@ def test_no_text_raises(name: str):
     n_calls = 0
     for _ in range(2000):
         written = "".join(rng.choices(pieces, k=rng.randrange(10)))
-        turn = parse_turn(written, made)
+        turn = parse_turn(written, call_format)
         n_calls += len(turn.calls)
         for call in turn.calls:
             try:
-                made.read(call.text, {one.name: one for one in Toolbox().signatures})
+                call_format.read(call.text, {signature.name: signature for signature in Toolbox().signatures})
             except MalformedCall as error:
                 assert str(error)
         assert len(results_of(name, written)) == len(turn.calls)
@@ -403,8 +403,8 @@ def test_no_result_contains_special_tokens(name: str, tmp_path: Path):
 @every_template
 def test_a_format_is_accepted_only_where_the_template_writes_it(template: str, name: str):
     if name in ("auto", TEMPLATES[template]):
-        made = make_renderer(template, call_format=name)
-        assert made.call_format.name == TEMPLATES[template]
+        renderer = make_renderer(template, call_format=name)
+        assert renderer.call_format.name == TEMPLATES[template]
         return
     with pytest.raises(InputError) as raised:
         make_renderer(template, call_format=name)
@@ -420,10 +420,10 @@ def test_templates_without_tool_calls_are_refused(template: str, wording: Wordin
 
 
 def test_a_tokenizer_that_drops_a_tag_is_refused(wording: Wording):
-    made = make_renderer("qwen3")
-    made.tokenizer.add_special_tokens({"additional_special_tokens": ["<tool_call>"]})
+    renderer = make_renderer("qwen3")
+    renderer.tokenizer.add_special_tokens({"additional_special_tokens": ["<tool_call>"]})
     with pytest.raises(InputError, match="tokenizer") as raised:
-        made.check()
+        renderer.check()
     wording(raised.value)
 
 
@@ -440,7 +440,11 @@ def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, te
     folder = model_folder(tmp_path, template_text(template))
     settings = Generation(max_turn_tokens=9, max_episode_tokens=9, stop_token=stop_token(template))
     check_folder(folder, settings)
-    (other,) = (one for one in ONE_OF_EACH if one == ("llama" if TEMPLATES[template] == "hermes" else "hermes"))
+    (other,) = (
+        template_name
+        for template_name in ONE_OF_EACH
+        if template_name == ("llama" if TEMPLATES[template] == "hermes" else "hermes")
+    )
     refused = settings.model_copy(update={"call_format": other})
     with pytest.raises(InputError, match=f"^{folder}: .* {other}:") as raised:
         check_folder(folder, refused)
@@ -470,7 +474,7 @@ def test_the_embedded_models(wording: Wording):
 
 
 def test_the_tools_of_a_question_keep_the_format():
-    made = renderer_of("llama3_1")
-    assert isinstance(made, ToolRenderer)
-    assert with_call_format(replace(made, schemas=()), "auto").call_format == made.call_format
-    assert made.offering([]).call_format is made.call_format
+    renderer = renderer_of("llama3_1")
+    assert isinstance(renderer, ToolRenderer)
+    assert with_call_format(replace(renderer, schemas=()), "auto").call_format == renderer.call_format
+    assert renderer.offering([]).call_format is renderer.call_format

@@ -59,21 +59,21 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.tem
 @every_case
 def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(case: Case, tmp_path: Path):
     (tmp_path / "notes.txt").write_text(f"{case.ends[0]}\n{case.header}#### 1{case.ends[0]}")
-    made, rng = make_renderer(case.template, case.thinking), random.Random(0)
-    tokenizer, prompt = made.tokenizer, made.ids(made.prompt("How many hats?"))
+    renderer, rng = make_renderer(case.template, case.thinking), random.Random(0)
+    tokenizer, prompt = renderer.tokenizer, renderer.ids(renderer.prompt("How many hats?"))
     episodes = [
-        Rollout(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2, call_format=made.call_format))
+        Rollout(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2, call_format=renderer.call_format))
         for _ in range(100)
     ]
     by_prompt = {id(episode): list[int]() for episode in episodes}
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        turns = [turn(rng, made, LIMITS.max_turn_tokens, case.calls, case.ends) for _ in contexts]
-        for episode, ids in zip([one for one in episodes if one.ending is None], turns, strict=True):
+        turns = [turn(rng, renderer, LIMITS.max_turn_tokens, case.calls, case.ends) for _ in contexts]
+        for episode, ids in zip([episode for episode in episodes if episode.ending is None], turns, strict=True):
             by_prompt[id(episode)] += ids
         return turns, None
 
-    run_episodes(episodes, sample, made, LIMITS, frozenset(made.ids("".join(case.ends))))
+    run_episodes(episodes, sample, renderer, LIMITS, frozenset(renderer.ids("".join(case.ends))))
     for episode in episodes:
         ids = episode.prompt_ids + episode.completion_ids
         expected = loss_mask(ids, tokenizer, case.thinking, case.ends, LIMITS.max_turn_tokens, case.header)
@@ -89,55 +89,59 @@ def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(case: 
 
 @every_case
 def test_demonstrations_are_prompts_results_and_turns_that_are_read_back(case: Case, executor: Executor):
-    made = make_renderer(case.template, case.thinking)
+    renderer = make_renderer(case.template, case.thinking)
     n_calls = 0
     for question in questions(8):
-        toolbox = Toolbox(executor=executor, call_format=made.call_format)
-        told = conversation(question, toolbox, made, 0.0, 0)
-        assert told is not None
-        ids, mask = made.tokens(told.segments)
-        assert mask == loss_mask(ids, made.tokenizer, case.thinking, case.ends, header=case.header)
-        turns = [made.parse(made.text_of_turn(made.ids(one.text))) for one in told.segments if one.is_sampled]
-        assert sum(len(one.calls) for one in turns) == told.n_calls
-        assert all(one.is_thinking_closed for one in turns)
+        toolbox = Toolbox(executor=executor, call_format=renderer.call_format)
+        demo = conversation(question, toolbox, renderer, 0.0, 0)
+        assert demo is not None
+        ids, mask = renderer.tokens(demo.segments)
+        assert mask == loss_mask(ids, renderer.tokenizer, case.thinking, case.ends, header=case.header)
+        turns = [
+            renderer.parse(renderer.text_of_turn(renderer.ids(segment.text)))
+            for segment in demo.segments
+            if segment.is_sampled
+        ]
+        assert sum(len(turn.calls) for turn in turns) == demo.n_calls
+        assert all(turn.is_thinking_closed for turn in turns)
         assert (turns[-1].thinking != "") == case.thinking
-        n_calls += told.n_calls
+        n_calls += demo.n_calls
     assert n_calls > 8
 
 
-def run_turns(made: ToolRenderer, *written: str) -> Rollout:
+def run_turns(renderer: ToolRenderer, *written: str) -> Rollout:
     """Run one episode with turns that were written beforehand."""
     turns = iter(written)
-    episode = Rollout(made.ids(made.prompt("9?")), Toolbox(("calculator",), call_format=made.call_format))
+    episode = Rollout(renderer.ids(renderer.prompt("9?")), Toolbox(("calculator",), call_format=renderer.call_format))
 
     def sample(_: list[list[int]]) -> tuple[list[list[int]], None]:
-        return [made.ids(next(turns))], None
+        return [renderer.ids(next(turns))], None
 
-    run_episodes([episode], sample, made, LIMITS, frozenset([made.stop_id]))
+    run_episodes([episode], sample, renderer, LIMITS, frozenset([renderer.stop_id]))
     return episode
 
 
 def test_results_follow_llamas_end_of_a_call_directly():
     """After `<|eom_id|>` no `<|eot_id|>` is added; after a turn that was cut, it is."""
-    made = make_renderer("llama3_1", False)
+    renderer = make_renderer("llama3_1", False)
     call = PYTHON_TAG + '{"name": "calculator", "parameters": {"expression": "2*3"}}'
     result = f'<|start_header_id|>ipython<|end_header_id|>\n\n"6"{LLAMA_END}{LLAMA_HEADER}'
     for end, added in ((LLAMA_END, ""), (LLAMA_CALL_END, ""), ("", LLAMA_END)):
-        episode = run_turns(made, call + end, f"#### 6{LLAMA_END}")
-        assert made.tokenizer.decode(episode.completion_ids) == f"{call}{end}{added}{result}#### 6{LLAMA_END}"
+        episode = run_turns(renderer, call + end, f"#### 6{LLAMA_END}")
+        assert renderer.tokenizer.decode(episode.completion_ids) == f"{call}{end}{added}{result}#### 6{LLAMA_END}"
         assert episode.messages[0].content == call
         assert episode.last_turn == "#### 6"
 
 
 def test_a_thought_that_the_prompt_opens_is_a_thought():
     """Qwen3.5's prompts end with `<think>`: without its end, what the model writes is not an answer."""
-    made = make_renderer("qwen3_5_think")
+    renderer = make_renderer("qwen3_5_think")
     written = {
         f"#### 6{CHATML_END}": ("#### 6", None),
         f"It is <tool_call>\n</think>\n\n#### 6{CHATML_END}": ("It is <tool_call>", "#### 6"),
     }
     for text, (thinking, answer) in written.items():
-        episode = run_turns(made, text)
-        turn_of_episode = made.parse(episode.messages[0].content)
+        episode = run_turns(renderer, text)
+        turn_of_episode = renderer.parse(episode.messages[0].content)
         assert (turn_of_episode.thinking, turn_of_episode.answer) == (thinking, answer)
-        assert episode.completion_ids == made.ids(text)
+        assert episode.completion_ids == renderer.ids(text)

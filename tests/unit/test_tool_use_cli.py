@@ -24,8 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: it holds a model, questions, and a file of another kind."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "workflow").symlink_to(ROOT / "workflow")
-    asked = [Question(f"sums/{number}", f"{number} + 1?", "gsm8k", str(number + 1)) for number in range(3)]
-    records.write(tmp_path / "sums.parquet", Question, asked, 0, {})
+    questions = [Question(f"sums/{number}", f"{number} + 1?", "gsm8k", str(number + 1)) for number in range(3)]
+    records.write(tmp_path / "sums.parquet", Question, questions, 0, {})
     records.write(tmp_path / "others.parquet", records.Conversation, [], 0, {})
     return tmp_path
 
@@ -175,7 +175,7 @@ def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logge
         return {"text": f"Write {name}.", "code": code, "test_list": tests, "task_id": task_id}
 
     rows = [row(2, "double", 1, 2), row(3, "triple", 1, 2), row(4, "times_four", 1)]
-    (folder / "full.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    (folder / "full.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     other = row(2, "twice", 1, 2)
     (folder / "sanitized.jsonl").write_text(json.dumps(other | {"prompt": "Multiply by two."}))
     for words in (
@@ -184,7 +184,7 @@ def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logge
     ):
         monkeypatch.setattr(sys, "argv", ["arc-refinery", "tools", "questions", *words.split()])
         cli.main()
-    assert [one.question_id for one in records.read(folder / "a", Question)] == ["a/mbpp-3", "a/mbpp-4"]
+    assert [question.question_id for question in records.read(folder / "a", Question)] == ["a/mbpp-3", "a/mbpp-4"]
     assert records.notes(folder / "a")["held_out"] == {"held out, by task_id": 1}
     assert "held_out" not in records.notes(folder / "b")
     held_out, all_shown = (message for message in caplog.messages if message.startswith("1 question"))

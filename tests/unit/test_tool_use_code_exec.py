@@ -26,8 +26,8 @@ def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup
     return make_question(kind="code_exec", reference=reference, asserts=Asserts(asserts, imports, setup))
 
 
-def report(executors: Executors, program: str | None, asked: Question) -> AssertsReport:
-    (only,) = run_asserts([program], [asked], *executors)
+def report(executors: Executors, program: str | None, source: Question) -> AssertsReport:
+    (only,) = run_asserts([program], [source], *executors)
     return only
 
 
@@ -76,13 +76,13 @@ DOUBLE = question("def double(n):\n    return 2 * n", "assert double(2) == 4", "
     ],
 )
 def test_verdicts(executors: Executors, program: str | None, expected: list[tuple[str, str]]):
-    found = report(executors, program, DOUBLE)
-    assert verdicts(found) == expected
-    assert found.is_passed == (expected == 2 * [("passed", "")])
+    graded = report(executors, program, DOUBLE)
+    assert verdicts(graded) == expected
+    assert graded.is_passed == (expected == 2 * [("passed", "")])
 
 
 @pytest.mark.parametrize(
-    ("asked", "right", "wrong"),
+    ("source", "right", "wrong"),
     [
         # a name of a builtin, and the builtin beside it
         (
@@ -169,10 +169,10 @@ def test_verdicts(executors: Executors, program: str | None, expected: list[tupl
         ),
     ],
 )
-def test_right_programs_pass_and_wrong_ones_do_not(executors: Executors, asked: Question, right: str, wrong: str):
-    for program, is_right in ((asked.reference, True), (right, True), (wrong, False)):
-        found = report(executors, program, asked)
-        assert found.is_passed == is_right, (program, verdicts(found))
+def test_right_programs_pass_and_wrong_ones_do_not(executors: Executors, source: Question, right: str, wrong: str):
+    for program, is_right in ((source.reference, True), (right, True), (wrong, False)):
+        graded = report(executors, program, source)
+        assert graded.is_passed == is_right, (program, verdicts(graded))
 
 
 KEYS, VALUES, ITEMS = "{1: 0, 2: 5}.keys()", "{0: 1, 5: 2}.values()", "{1: 2, 3: 4}.items()"
@@ -225,10 +225,10 @@ VALUES_AND_CHECKS = {
 def test_values_are_compared_as_python_compares_them(executors: Executors, statement: str):
     imports = "import collections, decimal, fractions\nimport numpy as np\n"
     programs = [f"{imports}def f(n): return {value}" for value in VALUES_AND_CHECKS[statement]]
-    asked = question(f"{imports}def f(n): return [1]", f"assert {statement}")
-    for program, found in zip(programs, run_asserts(programs, [asked] * len(programs), *executors), strict=True):
-        assert found.is_passed == _passes(f"{program}\nassert {statement}"), (program, verdicts(found))
-        assert "not_plain" not in {outcome for outcome, _ in verdicts(found)}
+    source = question(f"{imports}def f(n): return [1]", f"assert {statement}")
+    for program, graded in zip(programs, run_asserts(programs, [source] * len(programs), *executors), strict=True):
+        assert graded.is_passed == _passes(f"{program}\nassert {statement}"), (program, verdicts(graded))
+        assert "not_plain" not in {outcome for outcome, _ in verdicts(graded)}
 
 
 def _passes(code: str) -> bool:
@@ -240,8 +240,8 @@ def _passes(code: str) -> bool:
 
 
 def test_an_iterator_is_no_list(executors: Executors):
-    asked = question("def f(): return [1]", "assert f() == [1]")
-    assert not report(executors, "def f(): return iter([1])", asked).is_passed
+    source = question("def f(): return [1]", "assert f() == [1]")
+    assert not report(executors, "def f(): return iter([1])", source).is_passed
 
 
 def test_what_cannot_be_checked_is_left_out_and_said(executors: Executors):
@@ -257,17 +257,17 @@ def test_what_cannot_be_checked_is_left_out_and_said(executors: Executors):
 def test_own_instances_cannot_be_compared(executors: Executors):
     """Only the program itself could, and it would say yes."""
     program = "class P:\n    def __init__(self, x): self.x = x\n    def __eq__(self, other): return self.x == other.x\n"
-    asked = question(program, "assert P(1) == P(1)", "assert P(1).x == 1")
-    assert verdicts(report(executors, program, asked)) == [("not_plain", "a value of type P"), ("passed", "")]
+    source = question(program, "assert P(1) == P(1)", "assert P(1).x == 1")
+    assert verdicts(report(executors, program, source)) == [("not_plain", "a value of type P"), ("passed", "")]
 
 
 def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors: Executors):
     rows = [mbpp_row(2, "train", 0, index) for index in range(6)]
-    asked = [mbpp_question(row, "q", "here") for row in rows]
+    sources = [mbpp_question(row, "q", "here") for row in rows]
     programs = [row["code"] if index % 2 else "def other(): pass" for index, row in enumerate(rows)]
-    reports = run_asserts([*programs, None], [*asked, asked[0]], *executors)
-    assert [found.is_passed for found in reports] == [False, True, False, True, False, True, False]
-    assert [len(found.asserts) for found in reports] == [5] * 7
+    reports = run_asserts([*programs, None], [*sources, sources[0]], *executors)
+    assert [report.is_passed for report in reports] == [False, True, False, True, False, True, False]
+    assert [len(report.asserts) for report in reports] == [5] * 7
 
 
 @pytest.mark.parametrize(
@@ -292,9 +292,14 @@ def test_an_answer_is_graded_by_its_program(executors: Executors):
         f"<think>\n```python\n{DOUBLE.reference}\n```",  # thinking only
     ]
     graded = grade_episodes(answers, [DOUBLE] * 4, *executors)
-    assert [one.reward for one in graded] == [1.0, 0.0, 0.0, 0.0]
+    assert [grade.reward for grade in graded] == [1.0, 0.0, 0.0, 0.0]
     assert graded[0].answer.strip() == DOUBLE.reference
-    assert [verdicts(one.report)[0][0] for one in graded if one.report] == ["passed", "failed", "no_code", "no_code"]
+    assert [verdicts(grade.report)[0][0] for grade in graded if grade.report] == [
+        "passed",
+        "failed",
+        "no_code",
+        "no_code",
+    ]
 
 
 def test_a_sandbox_that_fails_is_an_exception(executors: Executors):
@@ -358,10 +363,10 @@ def test_hidden_asserts_alone_count_for_partial_credit(executors: Executors, pro
     ],
 )
 def test_an_assert_is_hidden_unless_the_text_shows_its_calls(text: str, asserts: list[str], hidden: list[bool]):
-    asked = make_question(
+    source = make_question(
         text=text, kind="code_exec", reference="def f(x): return x + 1", asserts=Asserts(tuple(asserts))
     )
-    assert list(hidden_checks(asked)) == hidden
+    assert list(hidden_checks(source)) == hidden
 
 
 @pytest.mark.parametrize(
@@ -376,7 +381,7 @@ def test_an_assert_is_hidden_unless_the_text_shows_its_calls(text: str, asserts:
     ],
 )
 def test_partial_credit_of_few_or_equal_values(executors: Executors, asserts: list[str], program: str, share: float):
-    asked = make_question(
+    source = make_question(
         text=f"Do. {asserts[0]}", kind="code_exec", reference="def f(x): return x", asserts=Asserts(tuple(asserts))
     )
-    assert report(executors, program, asked).passed_hidden == share
+    assert report(executors, program, source).passed_hidden == share

@@ -52,12 +52,12 @@ def cells(text: str) -> list[list[str]]:
 
 def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Wording):
     text = compared(f"{demo}:trained", f"{demo}:untrained")
-    ((title, *found),) = cells(text)
+    ((title, *rows),) = cells(text)
     assert title == f"`{demo}:trained` − `{demo}:untrained`"
     test = ttest_1samp(np.subtract(TRAINED, UNTRAINED), 0)
     low, high = (100 * end for end in test.confidence_interval())
     error = 100 * np.std(np.subtract(TRAINED, UNTRAINED), ddof=1) / 2  # of 4 questions
-    assert found == [
+    assert rows == [
         "87.5 %",
         "43.8 %",
         "+43.8",
@@ -75,10 +75,10 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
     questions = [QUESTIONS[3], QUESTIONS[0], replace(QUESTIONS[1], question_id="sums/9")]
     other = another(tmp_path / "elsewhere", questions)
     text = compared(demo, other)
-    ((title, *found),) = cells(text)  # of the arms, `untrained` alone is in both
+    ((title, *rows),) = cells(text)  # of the arms, `untrained` alone is in both
     assert re.fullmatch(r"`\S*by-hand:untrained` − `\S*other:untrained`", title)
     # questions 0 and 3: 0.5 and 0.25 against 1 and 1
-    assert found[:3] == ["37.5 %", "100.0 %", "-62.5"]
+    assert rows[:3] == ["37.5 %", "100.0 %", "-62.5"]
     assert " on 2 questions, paired:" in text
     left_out = [line for line in text.splitlines() if line.startswith("Left out")]
     named = [re.findall("`(.*?)`", line) for line in left_out]
@@ -95,16 +95,16 @@ def test_repeated_trainings_are_paired_by_seed(tmp_path: Path):
             "training": {"grpo": {"learning_rate": 1e-3}, "seeds": [1, 2]},
             "evaluation": SETTINGS["evaluation"] | {"arms": [{"name": "trained", "adapter": "trained"}]},
         }
-        of_seeds = [("RRRR", "RRww"), ("wwww", "RRww")]
-        answers = {f"trained-seed-{seed}": of_seeds[seed - 1] for seed in (1, 2)}
+        letters = [("RRRR", "RRww"), ("wwww", "RRww")]
+        answers = {f"trained-seed-{seed}": letters[seed - 1] for seed in (1, 2)}
         if flipped:
             answers = {"trained-seed-1": ("RRRw", "RRww"), "trained-seed-2": ("wwww", "wwww")}
         experiment(tmp_path, settings=content, questions=QUESTIONS[:2], every_answer=answers)
         folders.append(tmp_path / name)
-    ((title, *found),) = cells(compared(*folders))
+    ((title, *rows),) = cells(compared(*folders))
     # seed 1: 3/4 less 5/8; seed 2: 1/4 less 0
     assert title.endswith("(per run +12.5, +25.0)")
-    assert found[:3] == ["50.0 %", "31.2 %", "+18.8"]
+    assert rows[:3] == ["50.0 %", "31.2 %", "+18.8"]
 
 
 def test_no_set_in_common_or_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
@@ -146,14 +146,14 @@ def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
     rows = [line for line in lines if line.startswith(f"| `{demo}` | `trained`")]
     assert rows[0].startswith(f"| `{demo}` | `trained` | 4 | 4 | 87.5 % [")
     assert rows[0].endswith(" | 93.8 % |")  # 15 of 16 episodes call
-    ((title, *found),) = cells("\n".join(lines))
+    ((title, *cell_rows),) = cells("\n".join(lines))
     assert re.fullmatch(r"`\S*other:untrained` − `\S*by-hand:untrained`", title)
     # questions 0, 1, 2: 1, 1, 0 less 1/2, 0, 1
-    assert found[:3] == ["66.7 %", "50.0 %", "+16.7"]
+    assert cell_rows[:3] == ["66.7 %", "50.0 %", "+16.7"]
     assert "| `seed` | 3 | 0 |" in lines
     assert any(line.startswith(f"| `{demo}` | `trained` | GRPO | 3 |") for line in lines)
 
 
 def test_no_question_in_common_is_said(demo: Path, tmp_path: Path, wording: Wording):
-    strangers = [replace(one, question_id=f"{one.question_id}0") for one in QUESTIONS[:3]]
+    strangers = [replace(question, question_id=f"{question.question_id}0") for question in QUESTIONS[:3]]
     wording(line_with(compared(demo, another(tmp_path / "strangers", strangers)), "no question in common"))

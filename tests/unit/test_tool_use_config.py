@@ -69,7 +69,7 @@ def train(content: Content, **changes: Any) -> None:
 
 
 def arm(content: Content, name: str) -> Content:
-    return next(one for one in content["evaluation"]["arms"] if one["name"] == name)
+    return next(arm for arm in content["evaluation"]["arms"] if arm["name"] == name)
 
 
 def only_grpo(content: Content) -> None:
@@ -305,7 +305,7 @@ def test_a_wrong_key_gives_one_line_that_names_file_and_key(
     said = line.removeprefix(f"{path}: ")
     key, *named = facts.split()
     assert said.startswith(key)
-    assert all(one in said.removeprefix(key) for one in named)
+    assert all(word in said.removeprefix(key) for word in named)
     wording(line)
 
 
@@ -329,40 +329,40 @@ def test_the_adapters_of_each_method(
 
 def test_an_arm_is_repeated_for_each_training(content: Content):
     content["training"]["seeds"] = [4, 7]
-    made = validate_experiment(content, "mine.yaml", ToolUse)
-    assert made.adapters == ["sft-seed-4", "sft-seed-7", "seed-4", "seed-7"]
-    assert {name: {one.name: one.adapter for one in arms} for name, arms in made.repetitions.items()} == {
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    assert experiment.adapters == ["sft-seed-4", "sft-seed-7", "seed-4", "seed-7"]
+    assert {name: {arm.name: arm.adapter for arm in arms} for name, arms in experiment.repetitions.items()} == {
         "untrained": {"untrained": "none"},
         "sft": {"sft-seed-4": "sft-seed-4", "sft-seed-7": "sft-seed-7"},
         "trained": {"trained-seed-4": "seed-4", "trained-seed-7": "seed-7"},
         "untrained-without-tools": {"untrained-without-tools": "none"},
         "trained-without-tools": {"trained-without-tools-seed-4": "seed-4", "trained-without-tools-seed-7": "seed-7"},
     }
-    assert made.adapter_of("trained-seed-7") == "seed-7"
-    pairs = [[(one.name, other.name) for one, other in run] for run in made.paired_runs("trained", "sft")]
+    assert experiment.adapter_of("trained-seed-7") == "seed-7"
+    pairs = [[(arm.name, other.name) for arm, other in run] for run in experiment.paired_runs("trained", "sft")]
     assert pairs == [[("trained-seed-4", "sft-seed-4")], [("trained-seed-7", "sft-seed-7")]]
 
 
 def test_each_training_has_its_seed_and_starts_from_the_sft_of_that_seed(content: Content):
     content["training"] |= {"seeds": [4, 7], "sweep": [{"beta": 0.0}, {"beta": 0.04, "dtype": "bfloat16"}]}
-    made = validate_experiment(content, "mine.yaml", ToolUse)
-    assert list(made.runs) == [
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    assert list(experiment.runs) == [
         "beta-0-seed-4",
         "beta-0-seed-7",
         "beta-0.04-dtype-bfloat16-seed-4",
         "beta-0.04-dtype-bfloat16-seed-7",
     ]
     last = "beta-0.04-dtype-bfloat16-seed-7"
-    assert inputs.start_of(made, last) == ["<results>/adapters/sft-seed-7"]
-    job = training_job(made, last)
+    assert inputs.start_of(experiment, last) == ["<results>/adapters/sft-seed-7"]
+    job = training_job(experiment, last)
     assert isinstance(job, TrainToolUse)
     assert (job.seed, job.training.beta, job.dtype) == (7, 0.04, "bfloat16")
-    assert sft(made, "sft-seed-4").seed == 4
+    assert sft(experiment, "sft-seed-4").seed == 4
     # all arms are sampled with the experiment's seed, so that they are paired
-    arms = [one.name for one in made.arms]
-    assert {stages.episodes(made, "arithmetic", one).seed for one in arms} == {0}
-    assert f"<results>/arithmetic/trained-{last}/001.parquet" in tool_inputs.report_inputs(made)
-    assert [list(made.repetitions)[number] for number in (2, 3)] == [
+    arms = [arm.name for arm in experiment.arms]
+    assert {stages.episodes(experiment, "arithmetic", arm).seed for arm in arms} == {0}
+    assert f"<results>/arithmetic/trained-{last}/001.parquet" in tool_inputs.report_inputs(experiment)
+    assert [list(experiment.repetitions)[number] for number in (2, 3)] == [
         "trained-beta-0",
         "trained-beta-0.04-dtype-bfloat16",
     ]
@@ -457,12 +457,12 @@ def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content
     train(content, tools=["execute_code"])
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     (trained,) = experiment.data.train
-    assert [one.tool for one in experiment.tools_of(trained.name)] == ["execute_code"]
-    assert [one.tool for one in experiment.tools_of(heldout)] == ["calculator"]
+    assert [setting.tool for setting in experiment.tools_of(trained.name)] == ["execute_code"]
+    assert [setting.tool for setting in experiment.tools_of(heldout)] == ["calculator"]
     job = stages.train(experiment, "trained")
-    assert [str(one) for one in job.tools] == ["calculator"]
-    assert [(name, str(one)) for name, one in job.tools_of_sets] == [(trained.name, "execute_code")]
-    assert [str(one) for one in stages.episodes(experiment, heldout, "trained").tools] == ["calculator"]
+    assert [str(tool) for tool in job.tools] == ["calculator"]
+    assert [(name, str(tools)) for name, tools in job.tools_of_sets] == [(trained.name, "execute_code")]
+    assert [str(tool) for tool in stages.episodes(experiment, heldout, "trained").tools] == ["calculator"]
 
 
 def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_checkout: Path, wording: Wording):
@@ -526,8 +526,8 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     assert not experiment.modules_of_python  # no answer is a program
     content["data"]["heldout"][0]["form"] = "mbpp"
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    of_arms = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
-    assert [one.modules_of_python for one in of_arms] == [True, True]
+    jobs = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
+    assert [job.modules_of_python for job in jobs] == [True, True]
     assert stages.train(experiment, "trained").modules_of_python
 
 

@@ -106,7 +106,7 @@ def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.L
 
 
 @pytest.mark.parametrize(
-    ("form", "row", "field", "given"),
+    ("form", "row", "field", "symptom"),
     [
         ("gsm8k", {"answer": "#### 1"}, "'question'", ""),
         ("gsm8k", SUM | {"question": " "}, "'question'", " ' ';"),
@@ -128,7 +128,7 @@ def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.L
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(
-    tmp_path: Path, form: Form, row: Any, field: str, given: str, wording: Wording
+    tmp_path: Path, form: Form, row: Any, field: str, symptom: str, wording: Wording
 ):
     good = {"gsm8k": SUM, "mbpp": MBPP, "text": {"question": "q", "answer": "a"}}[form]
     path = write_jsonl(tmp_path / "rows.jsonl", [good, row])
@@ -137,7 +137,7 @@ def test_a_row_that_cannot_be_used_is_named(
     said = str(error.value).removeprefix(f"{path}: row 2")
     assert said != str(error.value)
     assert field in said
-    assert given in said
+    assert symptom in said
     wording(error.value)
 
 

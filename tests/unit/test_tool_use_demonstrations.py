@@ -72,7 +72,7 @@ def test_where_code_is_the_only_tool_it_calculates(executor: Executor, tool: Too
     messages = demonstration(HATS, Toolbox((tool,), executor), calls=True)
     assert messages is not None
     functions = [call["function"] for message in messages for call in message.get("tool_calls", [])]
-    assert [(one["name"], one["arguments"]["code"]) for one in functions] == [
+    assert [(call["name"], call["arguments"]["code"]) for call in functions] == [
         (tool, "print(2*3)"),
         (tool, "print(6+8)"),
     ]
@@ -83,9 +83,9 @@ def test_a_model_that_does_not_think_says_the_solution(tools: Toolbox):
     from arc_refinery.models.tokenizers import load_tokenizer
 
     renderer = ToolRenderer(load_tokenizer(TINY_TOOLS), tools.schemas, False, "<|im_end|>")
-    made = conversation(HATS, tools, renderer, without_tools=1.0, seed=0)
-    assert made is not None
-    learned = [segment.text for segment in made.segments if segment.is_sampled]
+    demonstration = conversation(HATS, tools, renderer, without_tools=1.0, seed=0)
+    assert demonstration is not None
+    learned = [segment.text for segment in demonstration.segments if segment.is_sampled]
     assert learned == ["2 rows: 2*3=6 hats.\nAnd 8: 14 hats.\n\n#### 14<|im_end|>"]
 
 
@@ -123,8 +123,8 @@ def test_a_share_has_no_calls_and_each_question_keeps_its_kind(tools: Toolbox, r
     questions = [replace(HATS, question_id=str(i)) for i in range(160)]
 
     def calling(of: list[Question], seed: int = 0) -> dict[str, bool]:
-        made = [conversation(question, tools, renderer, 0.25, seed) for question in of]
-        return {one.question_id: one.n_calls > 0 for one in made if one is not None}
+        demos = [conversation(question, tools, renderer, 0.25, seed) for question in of]
+        return {demo.question_id: demo.n_calls > 0 for demo in demos if demo is not None}
 
     every = calling(questions)
     assert 15 <= 160 - sum(every.values()) <= 65  # 40, and 4.6 standard deviations of it

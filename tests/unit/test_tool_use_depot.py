@@ -32,13 +32,13 @@ def looked_up(question: str) -> tuple[str, int]:
     room = re.findall(r"is in (room \d{3})\.", first_passage(box))[0]
     if question == f"In which room is {box}?":
         return room.removeprefix("room "), 1
-    found = re.findall(r"is in (building \d\d)\. (\w+) keeps it\.", first_passage(room))[0]
+    facts = re.findall(r"is in (building \d\d)\. (\w+) keeps it\.", first_passage(room))[0]
     if question == f"Who keeps the room of {box}?":
-        return found[1], 2
+        return facts[1], 2
     if question == f"In which building is {box}?":
-        return found[0].removeprefix("building "), 2
+        return facts[0].removeprefix("building "), 2
     assert question == f"In which town is {box}?"
-    return re.findall(r"is in (\w+)\.", first_passage(found[0]))[0], 3
+    return re.findall(r"is in (\w+)\.", first_passage(facts[0]))[0], 3
 
 
 @each_level
@@ -75,10 +75,10 @@ def test_the_generator_makes_questions_with_a_text_as_the_answer():
     settings = Questions.model_validate(
         {"name": "depot", "form": "text", "source": "generator", "levels": [1, 3], "n_questions": 4}
     )
-    made = list(questions_of(settings, "train", 0))
-    assert [one.kind for one in made] == ["exact_match"] * 4
-    assert [looked_up(one.text) for one in made] == [
-        (one.reference, level) for one, level in zip(made, (1, 3, 1, 3), strict=True)
+    questions = list(questions_of(settings, "train", 0))
+    assert [question.kind for question in questions] == ["exact_match"] * 4
+    assert [looked_up(question.text) for question in questions] == [
+        (question.reference, level) for question, level in zip(questions, (1, 3, 1, 3), strict=True)
     ]
 
 

@@ -56,7 +56,7 @@ def played(renderer: ToolRenderer, *turns: str | list[int], limits: Generation =
     """One episode; a turn is a text or ids."""
     episode = Rollout(renderer.ids(renderer.prompt("Hats?")), Toolbox(("calculator",), **toolbox))
     ids = [renderer.ids(turn) if isinstance(turn, str) else turn for turn in turns]
-    turn_by_turn = Turns(*([one] for one in ids))
+    turn_by_turn = Turns(*([turn] for turn in ids))
     run_episodes([episode], turn_by_turn, renderer, limits, ends_of(renderer))
     assert len(turn_by_turn.contexts) == len(turns)  # all were asked for
     return episode
@@ -68,12 +68,12 @@ def ends_of(renderer: ToolRenderer) -> frozenset[int]:
 
 def stretches(renderer: ToolRenderer, episode: Rollout) -> list[tuple[str, int]]:
     """Texts of an episode between changes of its mask."""
-    found: list[tuple[list[int], int]] = []
+    pieces: list[tuple[list[int], int]] = []
     for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True):
-        if not found or found[-1][1] != is_sampled:
-            found.append(([], is_sampled))
-        found[-1][0].append(token)
-    return [(renderer.tokenizer.decode(ids), is_sampled) for ids, is_sampled in found]
+        if not pieces or pieces[-1][1] != is_sampled:
+            pieces.append(([], is_sampled))
+        pieces[-1][0].append(token)
+    return [(renderer.tokenizer.decode(ids), is_sampled) for ids, is_sampled in pieces]
 
 
 def test_an_answer_at_once(renderer: ToolRenderer):
@@ -90,7 +90,7 @@ def test_a_call_then_an_answer(renderer: ToolRenderer):
     episode = played(renderer, first + END, ANSWER)
     assert episode.completion_ids == [*renderer.ids(first + END), *renderer.ids(told("6")), *renderer.ids(ANSWER)]
     assert stretches(renderer, episode) == [(first + END, 1), (told("6"), 0), (ANSWER, 1)]
-    assert [(one.role, one.content) for one in episode.messages] == [
+    assert [(message.role, message.content) for message in episode.messages] == [
         ("assistant", first),
         ("tool", "6"),
         ("assistant", ANSWER.removesuffix(END)),
@@ -279,7 +279,8 @@ def test_each_context_is_the_prompt_and_all_ids_so_far(renderer: ToolRenderer):
     turns = Turns(ids, [answer, ids[1], ids[2]], [answer, ids[2]], [answer], has_logprobs=True)
     run_episodes(episodes, turns, renderer, LIMITS, ends_of(renderer))
     first = [
-        prompt + one + renderer.ids(told(str(n + 1))) for n, (prompt, one) in enumerate(zip(prompts, ids, strict=True))
+        prompt + sampled + renderer.ids(told(str(n + 1)))
+        for n, (prompt, sampled) in enumerate(zip(prompts, ids, strict=True))
     ]
     second = [first[n] + ids[n] + renderer.ids(told(str(n + 1))) for n in (1, 2)]
     third = [second[1] + ids[2] + renderer.ids(told("3"))]

@@ -36,11 +36,11 @@ def test_the_numbers_of_a_story_are_those_of_its_calculations(level: int):
     stories = [row for row in (gsm8k_row(level, "train", 0, index) for index in range(N)) if " has " in row["question"]]
     assert len(stories) > N / 10
     for row in stories:
-        told = set(map(int, re.findall(r"\d+", row["question"])))
+        numbers = set(map(int, re.findall(r"\d+", row["question"])))
         results = set(map(int, re.findall(r"=(\d+)>>", row["answer"])))
         used = {int(n) for marked in re.findall(r"<<(.*?)=", row["answer"]) for n in re.findall(r"\d+", marked)}
-        assert told <= used
-        assert used <= told | results
+        assert numbers <= used
+        assert used <= numbers | results
 
 
 def test_levels_have_so_many_calculations():

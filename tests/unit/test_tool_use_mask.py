@@ -19,43 +19,43 @@ both = pytest.mark.parametrize("thinking", [True, False])
 
 def test_one_episode_by_hand():
     """A call that is cut after eight tokens, its result, an answer: each token with what it is."""
-    made = make_renderer(True, ())
-    tokenizer = made.tokenizer
-    turns = iter([[made.ids("<tool_call>\n1234567")], [made.ids(f"42{END}")]])
-    episode = Rollout(made.ids(made.prompt("9?")), Toolbox(()))
+    renderer = make_renderer(True, ())
+    tokenizer = renderer.tokenizer
+    turns = iter([[renderer.ids("<tool_call>\n1234567")], [renderer.ids(f"42{END}")]])
+    episode = Rollout(renderer.ids(renderer.prompt("9?")), Toolbox(()))
     limits = Generation(max_turn_tokens=8, max_episode_tokens=200)
-    run_episodes([episode], lambda contexts: (next(turns), None), made, limits, frozenset(made.ids(END)))
-    result = [tokenizer.decode([one]) for one in made.ids(f"\n{episode.results[0].text}\n")]
-    given = ["<|im_start|>", "user", "\n", "9", "?", END, "\n", "<|im_start|>", "assistant", "\n"]
+    run_episodes([episode], lambda contexts: (next(turns), None), renderer, limits, frozenset(renderer.ids(END)))
+    result = [tokenizer.decode([token]) for token in renderer.ids(f"\n{episode.results[0].text}\n")]
+    prompt = ["<|im_start|>", "user", "\n", "9", "?", END, "\n", "<|im_start|>", "assistant", "\n"]
     cut_turn = ["<tool_call>", "\n", "1", "2", "3", "4", "5", "6"]
-    told = [END, "\n", "<|im_start|>", "user", "\n", "<tool_response>", *result, "</tool_response>", END, "\n"]
-    told += ["<|im_start|>", "assistant", "\n"]
+    reply = [END, "\n", "<|im_start|>", "user", "\n", "<tool_response>", *result, "</tool_response>", END, "\n"]
+    reply += ["<|im_start|>", "assistant", "\n"]
     answer = ["4", "2", END]
     ids = episode.prompt_ids + episode.completion_ids
-    by_hand = [0] * len(given) + [1] * len(cut_turn) + [0] * len(told) + [1] * len(answer)
-    assert [tokenizer.decode([token]) for token in ids] == given + cut_turn + told + answer
-    assert [0] * len(given) + episode.mask == by_hand
+    by_hand = [0] * len(prompt) + [1] * len(cut_turn) + [0] * len(reply) + [1] * len(answer)
+    assert [tokenizer.decode([token]) for token in ids] == prompt + cut_turn + reply + answer
+    assert [0] * len(prompt) + episode.mask == by_hand
     assert loss_mask(ids, tokenizer, True, longest_turn=8) == by_hand
 
 
 @both
 def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(thinking: bool, tmp_path: Path):
     (tmp_path / "notes.txt").write_text(NOTES)
-    made, rng = make_renderer(thinking), random.Random(0)
-    prompt = made.ids(made.prompt("How many hats?"))
+    renderer, rng = make_renderer(thinking), random.Random(0)
+    prompt = renderer.ids(renderer.prompt("How many hats?"))
     episodes = [Rollout(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2)) for _ in range(100)]
     by_prompt = {id(episode): list[int]() for episode in episodes}
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        turns = [turn(rng, made, LIMITS.max_turn_tokens) for _ in contexts]
-        for episode, ids in zip([one for one in episodes if one.ending is None], turns, strict=True):
+        turns = [turn(rng, renderer, LIMITS.max_turn_tokens) for _ in contexts]
+        for episode, ids in zip([episode for episode in episodes if episode.ending is None], turns, strict=True):
             by_prompt[id(episode)] += ids
         return turns, None
 
-    run_episodes(episodes, sample, made, LIMITS, frozenset(made.ids(END + OTHER_END)))
+    run_episodes(episodes, sample, renderer, LIMITS, frozenset(renderer.ids(END + OTHER_END)))
     for episode in episodes:
         ids = episode.prompt_ids + episode.completion_ids
-        expected = loss_mask(ids, made.tokenizer, thinking, (END, OTHER_END), LIMITS.max_turn_tokens)
+        expected = loss_mask(ids, renderer.tokenizer, thinking, (END, OTHER_END), LIMITS.max_turn_tokens)
         assert [0] * len(prompt) + episode.mask == expected
         written = [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
         assert written == by_prompt[id(episode)][: len(written)]
@@ -71,27 +71,27 @@ def test_demonstrations_have_the_mask_of_trls_template_for_qwen3(thinking: bool,
     """But for three things: it counts the newline behind an end, the empty thought, and ends with a newline."""
     from trl.chat_template_utils import qwen3_training_chat_template
 
-    made = make_renderer(thinking)
-    tokenizer = made.tokenizer
-    newline, nothing_thought = made.ids("\n"), made.ids(NO_THOUGHT)
+    renderer = make_renderer(thinking)
+    tokenizer = renderer.tokenizer
+    newline, nothing_thought = renderer.ids("\n"), renderer.ids(NO_THOUGHT)
     for question in questions(16):
         messages = demonstration(question, Toolbox(executor=executor), calls=question.kind == "gsm8k")
         assert messages is not None
         if not thinking:
-            messages = [one | {"content": one["content"].rpartition("</think>\n\n")[2]} for one in messages]
+            messages = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in messages]
         whole: Any = tokenizer.apply_chat_template(
             messages,
-            tools=list(made.schemas),
+            tools=list(renderer.schemas),
             chat_template=qwen3_training_chat_template,
             return_dict=True,
             return_assistant_tokens_mask=True,
         )
         ids, mask = list(whole["input_ids"]), list(whole["assistant_masks"])
         for index in range(len(ids)):
-            if ids[index - 1] == made.stop_id:
+            if ids[index - 1] == renderer.stop_id:
                 assert [ids[index]] == newline
                 mask[index] = 0
             if not thinking and ids[index : index + len(nothing_thought)] == nothing_thought:
                 mask[index : index + len(nothing_thought)] = [0] * len(nothing_thought)
-        assert made.tokens(made.segments(messages)) == (ids[:-1], mask[:-1])
+        assert renderer.tokens(renderer.segments(messages)) == (ids[:-1], mask[:-1])
         assert mask[:-1] == loss_mask(ids[:-1], tokenizer, thinking)

@@ -34,10 +34,10 @@ both = pytest.mark.parametrize("thinking", [True, False])
 
 @both
 def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor: Executor, tmp_path: Path):
-    made, toolbox = make_renderer(thinking), Toolbox(executor=executor)
-    asked = [(question, share) for share in (0.0, 1.0) for question in questions(16)]
-    told = [conversation(question, toolbox, made, share, 0) for question, share in asked]
-    rows = [sft.SftRow(f"{index}", one.segments) for index, one in enumerate(told) if one is not None]
+    renderer, toolbox = make_renderer(thinking), Toolbox(executor=executor)
+    sources = [(question, share) for share in (0.0, 1.0) for question in questions(16)]
+    demos = [conversation(question, toolbox, renderer, share, 0) for question, share in sources]
+    rows = [sft.SftRow(f"{index}", demo.segments) for index, demo in enumerate(demos) if demo is not None]
     assert len(rows) > 30
     training = ToolSft(rows_per_step=len(rows), learning_rate=1e-3, max_grad_norm=1.0, epochs=1, save_steps=1)
     trainer = sft.open_trainer(rows, NETWORK, Lora(lora_r=2), training, 0, tmp_path)
@@ -47,9 +47,9 @@ def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor:
         *(batch[name][0].split(batch["shared"].lengths) for name in ("input_ids", "labels")), strict=True
     ):
         mask = (labels != -100).int()
-        assert mask.tolist() == loss_mask(ids.tolist(), made.tokenizer, thinking)
+        assert mask.tolist() == loss_mask(ids.tolist(), renderer.tokenizer, thinking)
         assert torch.equal(labels[mask == 1], ids[mask == 1])
-        learned.append(made.tokenizer.decode(ids))
+        learned.append(renderer.tokenizer.decode(ids))
     assert sorted(learned) == sorted("".join(segment.text for segment in row.segments) for row in rows)
     assert any("<tool_response>" in text for text in learned)
 
@@ -84,17 +84,17 @@ def trainer_of(
     The first sum may have other tools than the others.
     """
     training = TRAINING.model_copy(update=changed)
-    made = make_renderer(generation.enable_thinking, tools)
-    asked = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}", "") for index in range(8)]
+    renderer = make_renderer(generation.enable_thinking, tools)
+    sums = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}", "") for index in range(8)]
     none: Any = None  # nothing is executed here
 
     def tools_of(question: Question) -> Toolbox:
-        chosen = tools_of_first if question.question_id == "sum-0" and tools_of_first else tools
-        return Toolbox(chosen, folder=folder, max_calls_per_turn=2)
+        selected = tools_of_first if question.question_id == "sum-0" and tools_of_first else tools
+        return Toolbox(selected, folder=folder, max_calls_per_turn=2)
 
     environment = ToolEnvironment(
-        questions=asked,
-        renderer=made,
+        questions=sums,
+        renderer=renderer,
         training=training,
         generation=generation,
         open_toolbox=tools_of,
@@ -150,18 +150,18 @@ def check(trainer: Any, scored: dict[str, torch.Tensor], is_truncated_masked: bo
     loss = scored["completion_mask"] * scored["tool_mask"]
     assert int(scored["num_items_in_batch"]) == int(loss.sum()) > 0
     for row, environment in enumerate(trainer.environments):
-        played = environment.episode
+        episode = environment.episode
         prompt = scored["prompt_ids"][row][scored["prompt_mask"][row] == 1].tolist()
-        assert prompt == trainer.renderer.ids(trainer.renderer.prompt(environment.question.text)) == played.prompt_ids
-        n_tokens = len(played.completion_ids)
+        assert prompt == trainer.renderer.ids(trainer.renderer.prompt(environment.question.text)) == episode.prompt_ids
+        n_tokens = len(episode.completion_ids)
         completion = scored["completion_ids"][row].tolist()
-        assert completion[:n_tokens] == played.completion_ids
+        assert completion[:n_tokens] == episode.completion_ids
         assert set(completion[n_tokens:]) <= {tokenizer.pad_token_id}
         assert not loss[row, n_tokens:].any()
         read = loss_mask(
-            prompt + played.completion_ids, tokenizer, generation.enable_thinking, ends, generation.max_turn_tokens
+            prompt + episode.completion_ids, tokenizer, generation.enable_thinking, ends, generation.max_turn_tokens
         )
-        is_cut = tokenizer.decode(played.completion_ids[-1]) not in ends
+        is_cut = tokenizer.decode(episode.completion_ids[-1]) not in ends
         assert loss[row, :n_tokens].tolist() == [
             0 if is_truncated_masked and is_cut else carries for carries in read[len(prompt) :]
         ]
@@ -177,8 +177,8 @@ def test_grpo_on_written_turns(thinking: bool, is_truncated_masked: bool, tmp_pa
     for _ in range(3):
         scored = step(trainer, 0, 8)
         check(trainer, scored, is_truncated_masked)
-        endings |= {one.episode.ending for one in trainer.environments}
-        faults |= {result.fault for one in trainer.environments for result in one.episode.results}
+        endings |= {environment.episode.ending for environment in trainer.environments}
+        faults |= {result.fault for environment in trainer.environments for result in environment.episode.results}
     assert endings == {"answer", "truncated", "tokens", "calls"}
     assert faults == {*get_args(Fault), None}
 
@@ -193,8 +193,8 @@ def test_episodes_on_a_question_meet_in_one_pass_if_they_share_it(shares: bool, 
     first = trainer._prepare_inputs(rows)
     passes = trainer._buffered_inputs
     assert first is passes[0]
-    questions = [{tuple(prompt) for prompt in one["prompt_ids"].tolist()} for one in passes]
-    assert [len(one["prompt_ids"]) for one in passes] == [8, 8]
+    questions = [{tuple(prompt) for prompt in arguments["prompt_ids"].tolist()} for arguments in passes]
+    assert [len(arguments["prompt_ids"]) for arguments in passes] == [8, 8]
     assert ([len(some) for some in questions] == [2, 2]) == shares  # TRL shuffles them
     trainer._step = 1
     assert trainer._prepare_inputs(rows) is passes[1]
@@ -206,7 +206,7 @@ def test_grpo_on_what_the_embedded_model_samples(tmp_path: Path):
     trainer = trainer_of(tmp_path, generation=generation, temperature=1.7)
     torch.manual_seed(1)
     check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
-    episodes = [one.episode for one in trainer.environments]
+    episodes = [environment.episode for environment in trainer.environments]
     assert sum(len(episode.results) for episode in episodes) > 3
     assert {episode.ending for episode in episodes} >= {"answer", "truncated"}
 
@@ -223,9 +223,9 @@ def test_grpo_with_a_user_has_no_loss_on_the_users_messages(thinking: bool, tmp_
             script(trainer, random.Random(5))
         check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
         counts = {True: set[int](), False: set[int]()}
-        for one in trainer.environments:
-            counts[one.episode.user is not None].add(one.episode.n_user_messages)
-            said = [message.content for message in one.episode.messages if message.role == "user"]
+        for environment in trainer.environments:
+            counts[environment.episode.user is not None].add(environment.episode.n_user_messages)
+            said = [message.content for message in environment.episode.messages if message.role == "user"]
             assert set(said) <= {NOT_RIGHT}
         assert counts[False] == {0}
         assert counts[True] & {1, 2}
@@ -237,12 +237,12 @@ def test_each_episode_has_a_fresh_environment_on_its_own_question(tmp_path: Path
     boxes = []
     for first in (0, 4):
         step(trainer, first, 4)
-        assert len({id(one) for one in trainer.environments}) == 16
-        assert [one.question.question_id for one in trainer.environments] == [
+        assert len({id(environment) for environment in trainer.environments}) == 16
+        assert [environment.question.question_id for environment in trainer.environments] == [
             row["question_id"] for row in trainer.train_dataset.select(range(first, first + 4)) for _ in range(4)
         ]
-        assert all(one.episode.toolbox is one.toolbox for one in trainer.environments)
-        boxes += [one.toolbox for one in trainer.environments]
+        assert all(environment.episode.toolbox is environment.toolbox for environment in trainer.environments)
+        boxes += [environment.toolbox for environment in trainer.environments]
     assert len({id(box) for box in boxes}) == 32
 
 
@@ -262,11 +262,11 @@ def test_questions_of_one_batch_may_have_different_tools(tmp_path: Path):
     for environment in trainer.environments:
         has_first = environment.question.question_id == "sum-0"
         names = ["calculator", "read_file"] if has_first else ["calculator"]
-        assert [one.name for one in environment.toolbox.signatures] == names
+        assert [signature.name for signature in environment.toolbox.signatures] == names
         prompt = trainer.renderer.offering(environment.toolbox.schemas).prompt(environment.question.text)
         assert ("read_file" in prompt) == has_first
         assert environment.episode.prompt_ids == trainer.renderer.ids(prompt)
-    assert sum(one.question.question_id == "sum-0" for one in trainer.environments) == 4
+    assert sum(environment.question.question_id == "sum-0" for environment in trainer.environments) == 4
 
 
 def test_turns_end_at_the_stop_token_also_where_the_model_names_another_end(tmp_path: Path):
@@ -282,16 +282,18 @@ def test_turns_end_at_the_stop_token_also_where_the_model_names_another_end(tmp_
     trainer = trainer_of(tmp_path, model=NETWORK.model_copy(update={"path": str(folder)}))
     assert sorted(trainer.eos_token_ids) == sorted(trainer.renderer.ids(END + OTHER_END))
     check(trainer, step(trainer, 0, 1), is_truncated_masked=True)
-    assert {one.episode.ending for one in trainer.environments} == {"answer"}
+    assert {environment.episode.ending for environment in trainer.environments} == {"answer"}
 
 
 def test_no_first_turn_makes_trl_raise(tmp_path: Path):
     """JSON that is nested deeper than Python can follow."""
     generation = Generation(max_turn_tokens=5000, max_episode_tokens=6000)
     trainer = trainer_of(tmp_path, generation=generation, model=NETWORK.model_copy(update={"window": 8000}))
-    made = trainer.renderer
-    deep, answer = made.ids(f"<tool_call>\n{'[' * 4000}\n</tool_call>{END}"), made.ids(f"#### 1{END}")
+    renderer = trainer.renderer
+    deep, answer = renderer.ids(f"<tool_call>\n{'[' * 4000}\n</tool_call>{END}"), renderer.ids(f"#### 1{END}")
     turns = iter([[deep] * 4, [answer] * 4])
     trainer._generate_single_turn = lambda *_: (next(turns), None)
     check(trainer, step(trainer, 0, 1), is_truncated_masked=True)
-    assert [[result.fault for result in one.episode.results] for one in trainer.environments] == [["malformed"]] * 4
+    assert [[result.fault for result in environment.episode.results] for environment in trainer.environments] == [
+        ["malformed"]
+    ] * 4

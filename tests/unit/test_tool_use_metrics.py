@@ -15,8 +15,8 @@ from arc_refinery.tool_use.grading.metrics import EpisodeTexts, answers_found, m
 
 def votes(answers: str, correct: str = "R") -> float:
     """Each episode's answer is a letter; a point is none."""
-    given = ["" if letter == "." else letter for letter in answers]
-    return majority_is_correct([make_episode(answer=one, reward=float(one == correct)) for one in given])
+    texts = ["" if letter == "." else letter for letter in answers]
+    return majority_is_correct([make_episode(answer=text, reward=float(text == correct)) for text in texts])
 
 
 @pytest.mark.parametrize(
@@ -59,16 +59,16 @@ def test_thoughts_and_results_are_counted_in_characters_and_calls_in_turns():
         EpisodeMessage("tool", "sixty"),
         assistant("<think>\nan open thought"),
     )
-    found = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 2, ending="truncated"))
-    assert found.n_thought_chars == len("four") + len("an open thought")
-    assert found.result_chars == (1, 5)
-    assert found.calls_of_turns == (2, 0)
+    texts = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 2, ending="truncated"))
+    assert texts.n_thought_chars == len("four") + len("an open thought")
+    assert texts.result_chars == (1, 5)
+    assert texts.calls_of_turns == (2, 0)
 
 
 def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
     messages = (assistant("one call"), EpisodeMessage("tool", "6"), assistant("two calls"))
-    found = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 3, ending="tokens"))
-    assert (found.calls_of_turns, found.result_chars) == ((1, 2), (1,))
+    texts = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 3, ending="tokens"))
+    assert (texts.calls_of_turns, texts.result_chars) == ((1, 2), (1,))
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
     ],
 )
 def test_an_answer_is_found_where_a_result_has_its_words(results: list[str], answer: str, expected: bool):
-    messages = (assistant("calls"), *(EpisodeMessage("tool", one) for one in results))
+    messages = (assistant("calls"), *(EpisodeMessage("tool", result) for result in results))
     assert measure_texts(make_episode(messages=messages), answer=answer).shows_answer == expected
 
 
 def test_found_answers_and_correct_ones_are_counted():
-    made = [(True, 1.0), (True, 0.0), (True, 1.0), (False, 0.0), (False, 0.0)]
-    episodes = [make_episode(reward=reward) for _, reward in made]
-    texts = [EpisodeTexts(0, (), (), 0, found) for found, _ in made]
+    cases = [(True, 1.0), (True, 0.0), (True, 1.0), (False, 0.0), (False, 0.0)]
+    episodes = [make_episode(reward=reward) for _, reward in cases]
+    texts = [EpisodeTexts(0, (), (), 0, is_found) for is_found, _ in cases]
     assert answers_found(episodes, texts).to_dict("records") == [
         {"found": True, "episodes": 3, "correct": 2},
         {"found": False, "episodes": 2, "correct": 0},
@@ -118,6 +118,6 @@ JSON_CALL = '{"name": "calculator", "parameters": {"expression": "2*3"}}'
     ],
 )
 def test_answers_that_look_like_calls_are_found(text: str, call_format: str, expected: bool):
-    found = measure_texts(make_episode(messages=(assistant(text),)), FORMATS[call_format])
-    assert found.answers_with_call == expected
+    texts = measure_texts(make_episode(messages=(assistant(text),)), FORMATS[call_format])
+    assert texts.answers_with_call == expected
     assert not measure_texts(make_episode(messages=(assistant(text),), ending="truncated")).answers_with_call

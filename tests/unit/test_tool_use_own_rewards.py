@@ -72,9 +72,9 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     Path("rewards.py").write_text(code)
     own_functions.import_file.cache_clear()  # another test may have imported a file of this name
-    made = validate_experiment(content(**yaml.safe_load(settings)["training"]["grpo"]), "mine.yaml", ToolUse)
-    check_files(made, "mine.yaml")
-    reward = Reward(made.rewards)
+    experiment = validate_experiment(content(**yaml.safe_load(settings)["training"]["grpo"]), "mine.yaml", ToolUse)
+    check_files(experiment, "mine.yaml")
+    reward = Reward(experiment.rewards)
     episodes = [
         episode("a call", "14", "another call", "2", "14 / 2 = 7\n#### 7"),  # both results are mentioned
         episode(
@@ -286,9 +286,9 @@ def test_code_that_cannot_be_a_reward_is_refused_before_the_first_job(
 ):
     path = tmp_path / "mine.py"
     path.write_text(source)
-    made = validate_experiment(content(rewards=["correct", f"{path}:score"]), "mine.yaml")
+    experiment = validate_experiment(content(rewards=["correct", f"{path}:score"]), "mine.yaml")
     with pytest.raises(ConfigError) as raised:
-        check_files(made, "mine.yaml")
+        check_files(experiment, "mine.yaml")
     begin = f"mine.yaml: training.grpo.rewards.1: {path}: {place}"
     assert str(raised.value).startswith(begin)
     assert names in str(raised.value).removeprefix(begin)
@@ -305,18 +305,18 @@ def test_a_function_may_be_wrapped_or_defined_again(tmp_path: Path):
 
 
 def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):
-    made = validate_experiment(content(rewards=[f"{tmp_path}/mine.py:score"]), "mine.yaml")
+    experiment = validate_experiment(content(rewards=[f"{tmp_path}/mine.py:score"]), "mine.yaml")
     with pytest.raises(ConfigError, match=r"^mine\.yaml: training\.grpo\.rewards\.0: \S*/mine\.py ") as raised:
-        check_files(made, "mine.yaml")
+        check_files(experiment, "mine.yaml")
     wording(raised.value)
 
 
 def test_terms_and_their_files_belong_to_the_training_alone():
     terms = ["correct", {"reward": "mine.py:score", "weight": 0.5}]
-    made = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
-    assert "--rewards correct mine.py:score=0.5 " in f"{stages.train(made, 'trained').flags()} "
-    assert tuple(map(EpisodeTerm.model_validate, ("correct", "mine.py:score=0.5"))) == made.rewards
-    assert files_of_rewards(made) == ["mine.py"]
+    experiment = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
+    assert "--rewards correct mine.py:score=0.5 " in f"{stages.train(experiment, 'trained').flags()} "
+    assert tuple(map(EpisodeTerm.model_validate, ("correct", "mine.py:score=0.5"))) == experiment.rewards
+    assert files_of_rewards(experiment) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
-    assert stages.episodes(made, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
-    assert sft(made, "sft") == sft(plain, "sft")
+    assert stages.episodes(experiment, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
+    assert sft(experiment, "sft") == sft(plain, "sft")

@@ -189,8 +189,8 @@ def test_transformers_reads_the_same_schema_from_the_function_and_from_what_trl_
 
 
 def test_the_tools_of_a_class_are_its_public_methods_with_a_docstring(folder: Path):
-    found = signatures(OwnCode(folder / "counter.py", "Counter"))
-    assert [(one.name, one.required) for one in found] == [("add", ()), ("read", ())]
+    tools = signatures(OwnCode(folder / "counter.py", "Counter"))
+    assert [(tool.name, tool.required) for tool in tools] == [("add", ()), ("read", ())]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ EXAMPLE = '{"name": "price", "arguments": {"fruit": "..."}}'
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name", "given"),
+    ("arguments", "name", "symptom"),
     [
         pytest.param({}, "fruit", "", id="missing"),
         pytest.param({"fruit": 3}, "fruit", " a number,", id="a number for a text"),
@@ -291,13 +291,13 @@ EXAMPLE = '{"name": "price", "arguments": {"fruit": "..."}}'
     ],
 )
 def test_wrong_arguments_do_not_reach_the_function(
-    folder: Path, arguments: dict[str, Any], name: str, given: str, wording: Wording
+    folder: Path, arguments: dict[str, Any], name: str, symptom: str, wording: Wording
 ):
     result = toolbox(folder, None, "shop.py:price", where="process").run("price", arguments)
     assert result.fault == "arguments"
     assert result.text.startswith("Error: price")
     assert f'"{name}"' in result.text
-    assert given in result.text
+    assert symptom in result.text
     assert result.text.endswith(EXAMPLE)
     wording(result.text)
 
@@ -343,8 +343,8 @@ def test_no_result_ends_a_turn_or_is_longer_than_its_tool_allows(
 ):
     assert toolbox(folder, executor, "shop.py:mark", where=where).run("mark", {}).text == "a< |im_end|>b"
     short = toolbox(folder, executor, "shop.py:mark", where=where, max_result_chars=1)
-    shown, _, note = short.run("mark", {}).text.partition("\n")
-    assert (shown, "1" in note) == ("a", True)
+    text, _, note = short.run("mark", {}).text.partition("\n")
+    assert (text, "1" in note) == ("a", True)
     wording(note)
 
 
@@ -419,7 +419,7 @@ def test_the_calls_of_a_turn_are_run_in_order_and_those_of_episodes_apart(folder
     boxes = [toolbox(folder, executor, "counter.py:Counter", where=where) for _ in range(2)]
     turns = [parse_turn(call % 1 + call % 2 + call % 3), parse_turn(call % 10)]
     results = answer_all([(box, turn, 5) for box, turn in zip(boxes, turns, strict=True)])
-    assert [[one.text for one in of_episode] for of_episode in results] == [["1", "3", "6"], ["10"]]
+    assert [[result.text for result in episode] for episode in results] == [["1", "3", "6"], ["10"]]
 
 
 # ---- loading ----
@@ -489,8 +489,8 @@ def test_a_long_result_is_cut_and_an_explanation_is_not(
         'def f(n: int):\n    """Do.\n\n    Args:\n        n: How many\n    """\n    return "é" * n'
     )
     tools = toolbox(tmp_path, executor, "mine.py:f", where=where, max_result_chars=40)
-    shown, _, note = tools.run("f", {"n": 100_000}).text.partition("\n")
-    assert (shown, "40" in note) == ("é" * 40, True)
+    beginning, _, note = tools.run("f", {"n": 100_000}).text.partition("\n")
+    assert (beginning, "40" in note) == ("é" * 40, True)
     explained = tools.run("f", {}).text
     assert '"n"' in explained
     assert len(explained) > 40

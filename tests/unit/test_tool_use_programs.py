@@ -47,9 +47,9 @@ def block(code: str, tag: str = "python", fence: str = "```") -> str:
     ],
 )
 def test_the_program_is_found(answer: str):
-    found = final_program(answer, ASSERTS)
-    assert found is not None
-    assert found.strip() == PROGRAM.strip()
+    code = final_program(answer, ASSERTS)
+    assert code is not None
+    assert code.strip() == PROGRAM.strip()
 
 
 def test_a_program_may_redefine_a_builtin():

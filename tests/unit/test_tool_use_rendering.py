@@ -41,8 +41,8 @@ def renderer(tokenizer: "PreTrainedTokenizerBase") -> Make:
 def called(thought: str, *expressions: str) -> ChatMessage:
     """An assistant's message with calls of the calculator."""
     calls = [
-        {"type": "function", "function": {"name": "calculator", "arguments": {"expression": one}}}
-        for one in expressions
+        {"type": "function", "function": {"name": "calculator", "arguments": {"expression": expression}}}
+        for expression in expressions
     ]
     return {"role": "assistant", "content": thought, "tool_calls": calls}
 
@@ -58,21 +58,21 @@ def test_a_prompt_without_tools(renderer: Make, thinking: bool, begun: str):
 
 
 def test_a_system_message_is_before_the_question_and_the_tools(tokenizer: "PreTrainedTokenizerBase"):
-    made = ToolRenderer(tokenizer, (), True, END, system="Be brief.")
+    own = ToolRenderer(tokenizer, (), True, END, system="Be brief.")
     expected = f"<|im_start|>system\nBe brief.{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}"
-    assert made.prompt("How many?") == expected
+    assert own.prompt("How many?") == expected
     with_tools = ToolRenderer(tokenizer, Toolbox(("calculator",)).schemas, True, END, system="Be brief.")
     assert with_tools.prompt("How many?").startswith("<|im_start|>system\nBe brief.\n\n# Tools")
-    made.check()
+    own.check()
 
 
 @both
 def test_a_prompt_lists_the_tools_that_are_offered(renderer: Make, thinking: bool, begun: str):
-    made = renderer(thinking, ("read_file", "calculator"))
-    system, _, asked = made.prompt("How many?").partition("\n</tools>")
+    own = renderer(thinking, ("read_file", "calculator"))
+    system, _, question = own.prompt("How many?").partition("\n</tools>")
     lines = system.partition("<tools>\n")[2].splitlines()
     assert [json.loads(line) for line in lines] == Toolbox(("calculator", "read_file")).schemas
-    assert asked.endswith(f"{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}{begun}")
+    assert question.endswith(f"{END}\n<|im_start|>user\nHow many?{END}\n{HEADER}{begun}")
 
 
 def test_the_order_of_the_tools_in_the_config_changes_no_prompt(renderer: Make):
@@ -82,21 +82,21 @@ def test_the_order_of_the_tools_in_the_config_changes_no_prompt(renderer: Make):
 
 
 def test_a_turn_is_what_the_model_would_write_without_its_end(renderer: Make):
-    made = renderer()
+    own = renderer()
     thought = "<think>\n2 rows.\n</think>\n\n"
-    assert made.turn({"role": "assistant", "content": f"{thought}#### 6"}) == f"{thought}#### 6"
-    assert made.turn(called(thought, "2*3")) == thought + written_call("2*3")
-    assert made.turn(called(f"{thought}So:", "2*3", "4+5")) == f"{thought}So:\n" + "\n".join(
-        written_call(one) for one in ("2*3", "4+5")
+    assert own.turn({"role": "assistant", "content": f"{thought}#### 6"}) == f"{thought}#### 6"
+    assert own.turn(called(thought, "2*3")) == thought + written_call("2*3")
+    assert own.turn(called(f"{thought}So:", "2*3", "4+5")) == f"{thought}So:\n" + "\n".join(
+        written_call(expression) for expression in ("2*3", "4+5")
     )
 
 
 def test_without_thinking_a_turn_has_none_for_the_prompt_has_an_empty_one(renderer: Make):
-    made = renderer(thinking=False)
+    own = renderer(thinking=False)
     thought = "<think>\n2 rows.\n</think>\n\n"
-    assert made.turn({"role": "assistant", "content": f"{thought}#### 6"}) == "#### 6"
-    assert made.turn({"role": "assistant", "content": "#### 6"}) == "#### 6"
-    assert made.turn(called(thought, "2*3")) == written_call("2*3")
+    assert own.turn({"role": "assistant", "content": f"{thought}#### 6"}) == "#### 6"
+    assert own.turn({"role": "assistant", "content": "#### 6"}) == "#### 6"
+    assert own.turn(called(thought, "2*3")) == written_call("2*3")
 
 
 def test_arguments_of_calls_keep_their_own_keys(renderer: Make):
@@ -138,35 +138,35 @@ def conversation(thinking: bool) -> list[ChatMessage]:
 def test_segments_with_thoughts_are_what_qwen3s_template_makes_of_the_whole(
     renderer: Make, tools: tuple[ToolName, ...]
 ):
-    made = renderer(tools=tools)
-    segments = list(made.segments(conversation(thinking=True)))
-    native = made.tokenizer.apply_chat_template(conversation(True), tools=list(made.schemas), tokenize=False)
+    own = renderer(tools=tools)
+    segments = list(own.segments(conversation(thinking=True)))
+    native = own.tokenizer.apply_chat_template(conversation(True), tools=list(own.schemas), tokenize=False)
     assert "".join(segment.text for segment in segments) + "\n" == native
     assert [segment.is_sampled for segment in segments] == [False, True] * 3
 
 
 def test_segments_without_thinking_are_those_of_an_episode(renderer: Make):
-    made = renderer(thinking=False)
+    own = renderer(thinking=False)
     first = f"{written_call('2*3')}\n{written_call('4+5')}"
-    assert list(made.segments(conversation(thinking=False))) == [
-        Segment(made.prompt("How many hats?"), False),
+    assert list(own.segments(conversation(thinking=False))) == [
+        Segment(own.prompt("How many hats?"), False),
         Segment(first + END, True),
-        Segment(made.results(["6", "9"]), False),
+        Segment(own.results(["6", "9"]), False),
         Segment(f"Nearly there.\n{written_call('6+9')}{END}", True),
-        Segment(made.results(["15"]), False),
+        Segment(own.results(["15"]), False),
         Segment(f"There are 15.\n\n#### 15{END}", True),
     ]
-    assert list(made.segments(conversation(thinking=True))) == list(made.segments(conversation(thinking=False)))
+    assert list(own.segments(conversation(thinking=True))) == list(own.segments(conversation(thinking=False)))
 
 
 def test_tokens_are_those_of_each_segment_by_itself(renderer: Make):
     """`ha` is one token, so the pieces of the last segment, `h` and `a`, must not be merged over their border."""
-    made = renderer()
-    assert len(made.ids(" ha")) == 1
+    own = renderer()
+    assert len(own.ids(" ha")) == 1
     segments = [Segment(f"{HEADER} h", False), Segment(f"at{END}", True)]
-    ids, mask = made.tokens(segments)
-    assert ids == made.ids(f"{HEADER} h") + made.ids(f"at{END}") != made.ids(f"{HEADER} hat{END}")
-    assert mask == [0] * len(made.ids(f"{HEADER} h")) + [1] * len(made.ids(f"at{END}"))
+    ids, mask = own.tokens(segments)
+    assert ids == own.ids(f"{HEADER} h") + own.ids(f"at{END}") != own.ids(f"{HEADER} hat{END}")
+    assert mask == [0] * len(own.ids(f"{HEADER} h")) + [1] * len(own.ids(f"at{END}"))
 
 
 # models that cannot

@@ -30,19 +30,19 @@ from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.report.transcripts import mask_picture
 
 
-def report(results: Path, made: ToolUse) -> None:
+def report(results: Path, settings: ToolUse) -> None:
     from arc_refinery.tool_use.report.report import write_report  # it imports torch
 
     path = results / "by-hand.md"
-    write_report(made, results / "by-hand", path)
+    write_report(settings, results / "by-hand", path)
     page.write_page(path, path.with_suffix(".html"))
 
 
-def composed(results: Path, made: ToolUse) -> str:
+def composed(results: Path, settings: ToolUse) -> str:
     """The report's text alone: nothing is drawn."""
     from arc_refinery.tool_use.report.report import compose
 
-    return "\n\n".join(compose(made, results / "by-hand", Attachments("by-hand/report"))) + "\n"
+    return "\n\n".join(compose(settings, results / "by-hand", Attachments("by-hand/report"))) + "\n"
 
 
 def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
@@ -50,21 +50,23 @@ def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
     heldout = {**SETTINGS["data"]["heldout"][0], "tools": ["python", "mine/atlas.py:capital"]}
     training = {"grpo": {"learning_rate": 1e-3, "rewards": terms}}
     content = SETTINGS | {"training": training, "data": {**SETTINGS["data"], "heldout": [heldout]}}
-    made = experiment(tmp_path, settings=content)
-    shown = yaml.safe_load("\n".join(provenance.settings(made)).partition("```yaml\n")[2].partition("```")[0])
-    again = config.validate_experiment({"experiment": made.experiment, "kind": made.kind} | shown, "test", ToolUse)
-    assert provenance.settings(again) == provenance.settings(made)
+    settings = experiment(tmp_path, settings=content)
+    values = yaml.safe_load("\n".join(provenance.settings(settings)).partition("```yaml\n")[2].partition("```")[0])
+    again = config.validate_experiment(
+        {"experiment": settings.experiment, "kind": settings.kind} | values, "test", ToolUse
+    )
+    assert provenance.settings(again) == provenance.settings(settings)
     assert [term.name for term in again.rewards] == ["correct", "length", "score"]
 
 
 def test_a_model_of_the_hub_is_read_where_it_was_fetched_and_its_commit_is_named(tmp_path: Path):
     model = {"path": "someone/tools", "revision": "v2", "window": 512}
-    made = experiment(tmp_path, settings=SETTINGS | {"model": model})
+    settings = experiment(tmp_path, settings=SETTINGS | {"model": model})
     folder = tmp_path / "by-hand/fetched/someone"
     folder.mkdir(parents=True)
     (folder / "tools").symlink_to(TINY_TOOLS)
     (folder / "tools.json").write_text(json.dumps({"commit": "c0ffee", "revision": "v2", "bytes": 3_400_000_000}))
-    text = composed(tmp_path, made)
+    text = composed(tmp_path, settings)
     assert "| someone/tools | v2 | `c0ffee` | 3.40GB |" in text
     assert "Hugging Face hub" not in composed(tmp_path / "local", experiment(tmp_path / "local"))
 
@@ -92,8 +94,8 @@ def table(text: str, head: str) -> dict[str, list[str]]:
 
 def students_interval(values: list[float]) -> tuple[float, float]:
     """95 % interval of the mean in percent, by scipy."""
-    found = ttest_1samp(values, 0).confidence_interval()
-    return 100 * found.low, 100 * found.high
+    interval = ttest_1samp(values, 0).confidence_interval()
+    return 100 * interval.low, 100 * interval.high
 
 
 # by question, from ANSWERS: c of n = 4 right, so pass@1 = c / 4 and pass@4 is 1 where c > 0
@@ -105,31 +107,31 @@ PASS_AT_1 = {
 
 
 def test_shares_of_right_answers_with_their_intervals(text: str):
-    found = table(text, "pass@1")
-    assert found["arm"][2:4] == ["pass@1", "pass@4"]
+    rows = table(text, "pass@1")
+    assert rows["arm"][2:4] == ["pass@1", "pass@4"]
     expected = {
         "untrained": ("43.8 %", "75.0 %"),
         "trained": ("87.5 %", "100.0 %"),
         "without-tools": ("18.8 %", "25.0 %"),
     }
-    assert {arm: (found[arm][2].partition(" [")[0], found[arm][3].partition(" [")[0]) for arm in ANSWERS} == expected
+    assert {arm: (rows[arm][2].partition(" [")[0], rows[arm][3].partition(" [")[0]) for arm in ANSWERS} == expected
     for arm, values in PASS_AT_1.items():
-        written = [float(number) for number in re.findall(r"[\d.]+", found[arm][2].partition("[")[2])]
+        written = [float(number) for number in re.findall(r"[\d.]+", rows[arm][2].partition("[")[2])]
         low, high = students_interval(values)
         assert written == pytest.approx([max(0.0, low), min(100.0, high)], abs=0.051), arm
-    assert [found[arm][:2] for arm in ANSWERS] == [["none", "yes"], ["trained", "yes"], ["trained", "no"]]
+    assert [rows[arm][:2] for arm in ANSWERS] == [["none", "yes"], ["trained", "yes"], ["trained", "no"]]
 
 
 def test_differences_are_paired_by_question(text: str, wording: Wording):
     lines = re.findall(r"- `([\w-]+)` − `([\w-]+)`: (.*)", text)
-    found = {(first, second): words for first, second, words in lines}
-    assert list(found) == [("trained", "untrained"), ("without-tools", "untrained"), ("trained", "without-tools")]
+    pairs = {(first, second): words for first, second, words in lines}
+    assert list(pairs) == [("trained", "untrained"), ("without-tools", "untrained"), ("trained", "without-tools")]
     means = {
         ("trained", "untrained"): "+43.8",
         ("without-tools", "untrained"): "-25.0",
         ("trained", "without-tools"): "+68.8",
     }
-    for pair, words in found.items():
+    for pair, words in pairs.items():
         values = np.subtract(PASS_AT_1[pair[0]], PASS_AT_1[pair[1]])
         low, high = students_interval(list(values))
         difference, *interval = re.findall(r"(?<![@\d])[-+][\d.]+", words)
@@ -141,17 +143,17 @@ def test_differences_are_paired_by_question(text: str, wording: Wording):
 
 
 def test_calls_and_lengths_are_means_over_episodes(text: str):
-    found = table(text, "episodes that call")
+    rows = table(text, "episodes that call")
     # untrained: C and X of 16 call once; 11 x R or w with 10 tokens, T 48, C 20, X 40, another w
-    assert found["untrained"][4:] == ["12.5 %", f"{2 / 16:.2f}", f"{(13 * 10 + 48 + 20 + 40) / 16:.1f}"]
+    assert rows["untrained"][4:] == ["12.5 %", f"{2 / 16:.2f}", f"{(13 * 10 + 48 + 20 + 40) / 16:.1f}"]
     # trained: all of 16 but one call; two u and one L call twice; 11 x C
-    assert found["trained"][4:] == ["93.8 %", f"{18 / 16:.2f}", f"{(10 + 11 * 20 + 30 + 2 * 40 + 60) / 16:.1f}"]
-    assert found["without-tools"][4:] == ["0.0 %", "0.00", f"{(15 * 10 + 48) / 16:.1f}"]
+    assert rows["trained"][4:] == ["93.8 %", f"{18 / 16:.2f}", f"{(10 + 11 * 20 + 30 + 2 * 40 + 60) / 16:.1f}"]
+    assert rows["without-tools"][4:] == ["0.0 %", "0.00", f"{(15 * 10 + 48) / 16:.1f}"]
 
 
 def test_faults_of_calls_and_ends_of_episodes_are_counted(text: str):
-    found = table(text.partition("### Calls and episode endings")[2], "`trained`")
-    assert found == {
+    rows = table(text.partition("### Calls and episode endings")[2], "`trained`")
+    assert rows == {
         "": ["untrained", "trained", "without-tools"],
         "---": ["---:", "---:", "---:"],
         "calls": ["2", "18", "0"],
@@ -166,22 +168,22 @@ def test_faults_of_calls_and_ends_of_episodes_are_counted(text: str):
 
 
 def test_votes_and_pass_rates_with_and_without_calls(text: str, results: Path):
-    found = table(text, "maj@4")
-    assert found["arm"] == ["maj@4", "pass rate of episodes with calls", "pass rate of episodes without calls"]
+    columns = table(text, "maj@4")
+    assert columns["arm"] == ["maj@4", "pass rate of episodes with calls", "pass rate of episodes without calls"]
     # untrained: RRww is a tie that the earlier R wins, wwwT is wrong, RRRR right, and in CwwX w has two of three votes
-    shares = {arm: found[arm][0].partition(" [")[0] for arm in ANSWERS}
+    shares = {arm: columns[arm][0].partition(" [")[0] for arm in ANSWERS}
     assert shares == {"untrained": "50.0 %", "trained": "100.0 %", "without-tools": "25.0 %"}
     # untrained: C and X of the fourth question call; without calls RRww 1/2, wwwT 0, RRRR 1, ww 0
-    with_calls, without = found["untrained"][1:]
+    with_calls, without = columns["untrained"][1:]
     assert with_calls == "50.0 % (episodes: 2, questions: 1)"
     assert without.startswith("37.5 % [")
     assert without.endswith(" (episodes: 14, questions: 4)")
     low, high = students_interval([0.5, 0.0, 1.0, 0.0])
     assert f"[{max(0.0, low):.1f}, {min(100.0, high):.1f}]" in without
     # trained: CCC 1, CCuf 3/4, CCCC 1, uCLC 3/4
-    assert found["trained"][1].startswith("87.5 % [")
-    assert found["trained"][2] == "100.0 % (episodes: 1, questions: 1)"
-    assert found["without-tools"][1] == "–"
+    assert columns["trained"][1].startswith("87.5 % [")
+    assert columns["trained"][2] == "100.0 % (episodes: 1, questions: 1)"
+    assert columns["without-tools"][1] == "–"
     rows = pd.read_csv(results / "by-hand/report/sums-votes.csv").set_index("arm")
     assert list(rows["maj_at_k"]) == [0.5, 1.0, 0.25]
     assert rows.loc["untrained", "pass_rate_without_calls"] == 0.375
@@ -192,8 +194,8 @@ def test_votes_and_pass_rates_with_and_without_calls(text: str, results: Path):
 def test_programs_do_not_vote(tmp_path: Path):
     heldout = SETTINGS["data"]["heldout"][0] | {"form": "mbpp"}
     content = SETTINGS | {"data": SETTINGS["data"] | {"heldout": [heldout]}}
-    found = table(composed(tmp_path, experiment(tmp_path, settings=content)), "maj@4")
-    assert {found[arm][0] for arm in ANSWERS} == {"–"}
+    rows = table(composed(tmp_path, experiment(tmp_path, settings=content)), "maj@4")
+    assert {rows[arm][0] for arm in ANSWERS} == {"–"}
 
 
 def test_calls_are_counted_by_tool_and_fault(text: str, results: Path):
@@ -211,11 +213,11 @@ def test_calls_are_counted_by_tool_and_fault(text: str, results: Path):
 
 
 def test_calls_are_counted_by_turn(text: str, results: Path):
-    found = table(text.partition("### Calls by turn")[2], "turn")
+    columns = table(text.partition("### Calls by turn")[2], "turn")
     # trained: 15 of 16 episodes call in turn 1 and have a turn 2; there u, u and L call again, and so have a third
-    assert found["1"] == ["0.12 (16)", "0.94 (16)", "0.00 (16)"]
-    assert found["2"] == ["0.00 (2)", "0.20 (15)", "–"]
-    assert found["3"] == ["–", "0.00 (3)", "–"]
+    assert columns["1"] == ["0.12 (16)", "0.94 (16)", "0.00 (16)"]
+    assert columns["2"] == ["0.00 (2)", "0.20 (15)", "–"]
+    assert columns["3"] == ["–", "0.00 (3)", "–"]
     rows = pd.read_csv(results / "by-hand/report/sums-turns.csv")
     assert [list(row) for row in rows[rows["arm"] == "trained"][["turn", "episodes", "calls"]].to_numpy()] == [
         [1, 16, 15],
@@ -228,12 +230,12 @@ def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path
     assert "Answers found" not in text
     heldout = {**SETTINGS["data"]["heldout"][0], "form": "text"}
     settings = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
-    texts = [replace(one, kind="exact_match") for one in QUESTIONS]
-    made = experiment(tmp_path, questions=texts, settings=settings)
+    texts = [replace(question, kind="exact_match") for question in QUESTIONS]
+    own_settings = experiment(tmp_path, questions=texts, settings=settings)
     # every result is "2", so it shows the answer to question 1: in episodes C, C and u of trained
-    found = table(composed(tmp_path, made), "found it")
-    assert found["trained"] == ["18.8 %", "100.0 % of 3", "84.6 % of 13"]
-    assert found["untrained"] == ["0.0 %", "–", "43.8 % of 16"]
+    rows = table(composed(tmp_path, own_settings), "found it")
+    assert rows["trained"] == ["18.8 %", "100.0 % of 3", "84.6 % of 13"]
+    assert rows["untrained"] == ["0.0 %", "–", "43.8 % of 16"]
 
 
 def test_thoughts_and_results_are_measured_in_characters(tmp_path: Path):
@@ -260,13 +262,13 @@ def test_each_question_is_a_row_of_a_table(results: Path):
 
 
 def test_transcripts_are_of_the_questions_that_gained_most(text: str):
-    shown = text.partition("### Transcripts")[2].partition("\n## ")[0]
+    transcripts = text.partition("### Transcripts")[2].partition("\n## ")[0]
     # right with training less right without: 2, 3, 0, 2
-    assert re.findall(r"\*\*How much is (\d)", shown) == ["1", "0", "3"]
-    assert re.findall(r"`([\w-]+)`, (\d) of 4 correct", shown)[:2] == [("untrained", "0"), ("trained", "3")]
+    assert re.findall(r"\*\*How much is (\d)", transcripts) == ["1", "0", "3"]
+    assert re.findall(r"`([\w-]+)`, (\d) of 4 correct", transcripts)[:2] == [("untrained", "0"), ("trained", "3")]
     # the first of those that earn what most do: 0 of wwwT, 1 of CCuf, 1 of RRww and RCCC, 0 of CwwX, 1 of uCLC
-    assert re.findall(r"letter (\w)", shown) == ["w", "C", "R", "R", "w", "u"]
-    assert "    [tool]\n    2\n    [assistant]\n    letter C\n    [answered; reward 1]" in shown
+    assert re.findall(r"letter (\w)", transcripts) == ["w", "C", "R", "R", "w", "u"]
+    assert "    [tool]\n    2\n    [assistant]\n    letter C\n    [answered; reward 1]" in transcripts
 
 
 def test_the_first_sentences_say_what_was_trained_and_what_a_reward_is(text: str, wording: Wording):
@@ -292,13 +294,13 @@ def crossed_interval(values: list[list[float]]) -> tuple[float, float]:
     """95 % interval in percent with questions and trainings as random effects, as docs/statistics.md writes it down."""
     d = np.array(values)
     r, n = d.shape
-    of_questions = d.mean(0).var(ddof=1) / n
+    question_variance = d.mean(0).var(ddof=1) / n
     fitted = d.mean(0)[None, :] + d.mean(1)[:, None] - d.mean()
     residual = ((d - fitted) ** 2).sum() / ((r - 1) * (n - 1))
-    of_runs = max(0.0, d.mean(1).var(ddof=1) - residual / n) / r
-    parts = of_questions**2 / (n - 1) + (8 * of_runs) ** 2 / (r - 1)
-    degrees = min(max((of_questions + 8 * of_runs) ** 2 / parts, r - 1), n - 1)
-    half = student.ppf(0.975, degrees) * np.sqrt(of_questions + of_runs)
+    run_variance = max(0.0, d.mean(1).var(ddof=1) - residual / n) / r
+    parts = question_variance**2 / (n - 1) + (8 * run_variance) ** 2 / (r - 1)
+    degrees = min(max((question_variance + 8 * run_variance) ** 2 / parts, r - 1), n - 1)
+    half = student.ppf(0.975, degrees) * np.sqrt(question_variance + run_variance)
     return 100 * (d.mean() - half), 100 * (d.mean() + half)
 
 
@@ -313,21 +315,21 @@ def numbers(text: str) -> list[float]:
 
 
 def test_an_arm_has_a_row_for_each_training_and_one_for_their_mean(seeded: str, wording: Wording):
-    found = table(seeded, "pass@1")
-    assert [name for name in found if name not in ("arm", "---")] == [
+    rows = table(seeded, "pass@1")
+    assert [name for name in rows if name not in ("arm", "---")] == [
         "untrained",
         "trained`, mean of 3",
         "trained-seed-3",
         "trained-seed-5",
         "trained-seed-8",
     ]
-    assert [found[f"trained-seed-{seed}"][0] for seed in (3, 5, 8)] == ["seed-3", "seed-5", "seed-8"]
-    assert [numbers(found[f"trained-seed-{seed}"][2])[0] for seed in (3, 5, 8)] == [87.5, 68.8, 68.8]
+    assert [rows[f"trained-seed-{seed}"][0] for seed in (3, 5, 8)] == ["seed-3", "seed-5", "seed-8"]
+    assert [numbers(rows[f"trained-seed-{seed}"][2])[0] for seed in (3, 5, 8)] == [87.5, 68.8, 68.8]
     low, high = crossed_interval(OF_SEEDS)
     expected = [100 * np.mean(OF_SEEDS), max(0.0, low), min(100.0, high)]
-    assert numbers(found["trained`, mean of 3"][2]) == pytest.approx(expected, abs=0.051)
+    assert numbers(rows["trained`, mean of 3"][2]) == pytest.approx(expected, abs=0.051)
     wording(line_with(seeded, "pass@k: "))
-    assert found["trained`, mean of 3"][4] == "87.5 %"  # 15, 15 and 12 of 16 episodes call
+    assert rows["trained`, mean of 3"][4] == "87.5 %"  # 15, 15 and 12 of 16 episodes call
 
 
 def test_differences_of_repeated_arms_cover_trainings(seeded: str):
@@ -342,8 +344,8 @@ def test_differences_of_repeated_arms_cover_trainings(seeded: str):
 
 
 def test_a_report_says_which_trainings_its_intervals_cover(seeded: str, text: str, wording: Wording):
-    for of_trainings, number in ((seeded, ["3"]), (text, [])):
-        intervals = line_with(of_trainings, "- Intervals ")
+    for report_text, number in ((seeded, ["3"]), (text, [])):
+        intervals = line_with(report_text, "- Intervals ")
         assert re.findall(r"\d+", intervals) == number
         wording(intervals)
     (seeds,) = re.findall(r"seeds: .*?\.", seeded)
@@ -376,9 +378,9 @@ def arms(*described: str) -> list[ToolArm]:
     """`sft` is an arm with that adapter and tools, `sft!` one without tools."""
     return [
         ToolArm.model_validate(
-            {"name": one.replace("!", "-without"), "adapter": one.rstrip("!"), "tools": "!" not in one}
+            {"name": label.replace("!", "-without"), "adapter": label.rstrip("!"), "tools": "!" not in label}
         )
-        for one in described
+        for label in described
     ]
 
 
@@ -479,7 +481,7 @@ def headings(text: str) -> list[str]:
 
 @pytest.mark.parametrize("words", HOSTILE)
 def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, text: str, results: Path, words: str):
-    questions = [replace(one, text=words, reference=words) for one in QUESTIONS]
+    questions = [replace(question, text=words, reference=words) for question in QUESTIONS]
 
     def saying(one: Episode) -> Episode:
         return replace(one, messages=(*one.messages[:-1], EpisodeMessage("assistant", words)))
@@ -501,9 +503,9 @@ def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, te
 
 
 def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, results: Path, text: str):
-    made = experiment(tmp_path)
-    assert composed(tmp_path, made) == text
-    report(tmp_path, made)
+    settings = experiment(tmp_path)
+    assert composed(tmp_path, settings) == text
+    report(tmp_path, settings)
 
     def contents(folder: Path) -> dict[str, bytes]:
         files = [folder / "by-hand.md", folder / "by-hand.html", *(folder / "by-hand/report").iterdir()]
@@ -517,14 +519,14 @@ def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, result
 
 def grounds(svg: Path) -> tuple[int, int]:
     """Rectangles of tokens that carry loss, and of others."""
-    drawn = svg.read_text().lower()
-    return drawn.count("fill: #0072b2"), drawn.count("fill: #dddddd")
+    svg_text = svg.read_text().lower()
+    return svg_text.count("fill: #0072b2"), svg_text.count("fill: #dddddd")
 
 
 def test_the_picture_of_the_mask_shows_each_token_on_its_ground(results: Path, text: str, wording: Wording):
-    shown = line_with(text, "`sums/0/001`")  # the first that calls and is right
-    assert "`trained`" in shown
-    wording(shown)
+    line = line_with(text, "`sums/0/001`")  # the first that calls and is right
+    assert "`trained`" in line
+    wording(line)
     assert grounds(results / "by-hand/report/mask.svg") == (4, 4)
 
 
@@ -548,10 +550,10 @@ def test_the_whole_vocabulary_can_be_drawn_one_token_after_the_other(tmp_path: P
 
 
 def test_a_set_without_questions_is_named(tmp_path: Path, wording: Wording):
-    made = experiment(tmp_path)
+    settings = experiment(tmp_path)
     path = tmp_path / "by-hand/questions/sums.parquet"
     records.write(path, records.Question, [], 0, {})
     with pytest.raises(RecordError) as caught:
-        composed(tmp_path, made)
+        composed(tmp_path, settings)
     assert str(caught.value).startswith(f"{path}: ")
     wording(caught.value)

@@ -76,8 +76,8 @@ def output(progress_of_two: bytes, tmp_path: Path) -> Path:
 def fails_at(question: Question) -> Callable[[Question], Toolbox]:
     """What opens toolboxes until it comes to a question."""
 
-    def toolbox(asked: Question) -> Toolbox:
-        if asked == question:
+    def toolbox(opened_for: Question) -> Toolbox:
+        if opened_for == question:
             raise KeyboardInterrupt
         return Toolbox(("calculator",))
 
@@ -105,21 +105,21 @@ def test_each_question_is_played_so_many_times_and_graded(undisturbed: list[Epis
 
 def test_each_question_draws_from_its_own_stream(setup: EpisodeSettings, tmp_path: Path):
     twins = [replace(QUESTIONS[0], question_id=name) for name in ("a", "b", "c", "d")]
-    played = list(run_shard(twins, setup, 0, 1, tmp_path / "000.parquet"))
-    of_batch = [[episode.messages for episode in played[start : start + 4]] for start in (0, 4)]
-    assert of_batch[0] != of_batch[1]
+    episodes = list(run_shard(twins, setup, 0, 1, tmp_path / "000.parquet"))
+    batches = [[episode.messages for episode in episodes[start : start + 4]] for start in (0, 4)]
+    assert batches[0] != batches[1]
 
 
 @pytest.mark.parametrize("n_shards", [3, 5])  # of four batches: two in one shard; none in one shard
 def test_shards_give_the_same_episodes(
     setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path, n_shards: int
 ):
-    played = [
+    episodes = [
         episode
         for shard in range(n_shards)
         for episode in run_shard(QUESTIONS, setup, shard, n_shards, tmp_path / f"{shard:03d}.parquet")
     ]
-    assert sorted(played, key=lambda episode: episode.episode_id) == undisturbed
+    assert sorted(episodes, key=lambda episode: episode.episode_id) == undisturbed
 
 
 def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
@@ -144,7 +144,7 @@ def test_with_a_user_the_last_answer_counts_and_an_interrupted_job_ends_with_the
     replied = replace(setup, users=Users({"sums": "check-again"}), n_predictions=1)
     replied = replace(replied, generation=setup.generation.model_copy(update={"max_episode_tokens": 240}))
     whole = list(run_shard(QUESTIONS, replied, 0, 1, tmp_path / "whole.parquet"))
-    assert sum(message.role == "user" for one in whole for message in one.messages) > 3
+    assert sum(message.role == "user" for episode in whole for message in episode.messages) > 3
     references = {question.question_id: question.reference for question in QUESTIONS}
     for episode in whole:
         assert episode.n_tokens == sum(episode.mask) < len(episode.mask) or len(episode.messages) == 1
@@ -200,7 +200,7 @@ def test_progress_on_other_questions_is_forgotten(setup: EpisodeSettings, output
 
 
 def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(setup: EpisodeSettings, tmp_path: Path):
-    prompts = {one.question_id: setup.renderer.ids(setup.renderer.prompt(one.text)) for one in QUESTIONS}
+    prompts = {question.question_id: setup.renderer.ids(setup.renderer.prompt(question.text)) for question in QUESTIONS}
     longest = max(prompts, key=lambda name: len(prompts[name]))
     n_tokens = len(prompts[longest])
     fits, short = (setup.model.model_copy(update={"window": 160 + n_tokens - less}) for less in (0, 1))

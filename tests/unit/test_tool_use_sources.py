@@ -39,8 +39,8 @@ def executors(executor: Executor) -> Iterator[Executors]:
 
 
 def generated(form: str = "gsm8k", levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:
-    made = {"name": name, "form": form, "source": "generator", "levels": levels, "n_questions": n}
-    return Questions.model_validate(made)
+    settings = {"name": name, "form": form, "source": "generator", "levels": levels, "n_questions": n}
+    return Questions.model_validate(settings)
 
 
 def of_file(path: Path, form: str, rows: list[dict[str, Any]], **changes: Any) -> Questions:
@@ -52,38 +52,42 @@ def of_file(path: Path, form: str, rows: list[dict[str, Any]], **changes: Any) -
 
 
 def test_generated_sums_come_from_each_level_in_turn():
-    made = list(questions_of(generated(levels=(1, 3), n=5), "train", 7))
+    questions = list(questions_of(generated(levels=(1, 3), n=5), "train", 7))
     seed = stream_seed(7, "mine")
     rows = [gsm8k_row(level, "train", seed, number) for number, level in enumerate((1, 3, 1, 3, 1))]
-    assert [(one.question_id, one.text) for one in made] == [
+    assert [(question.question_id, question.text) for question in questions] == [
         (f"mine/{number:06d}", row["question"]) for number, row in enumerate(rows)
     ]
-    assert [f"{one.solution}\n#### {one.reference}" for one in made] == [row["answer"] for row in rows]
+    assert [f"{question.solution}\n#### {question.reference}" for question in questions] == [
+        row["answer"] for row in rows
+    ]
 
 
 def test_generated_programs_come_from_each_level_in_turn():
-    made = list(questions_of(generated("mbpp", levels=(2, 1), n=3), "heldout", 7))
+    questions = list(questions_of(generated("mbpp", levels=(2, 1), n=3), "heldout", 7))
     seed = stream_seed(7, "mine")
     rows = [mbpp_row(level, "heldout", seed, number) for number, level in enumerate((2, 1, 2))]
-    assert [(one.question_id, one.reference) for one in made] == [
+    assert [(question.question_id, question.reference) for question in questions] == [
         (f"mine/{number:06d}", row["code"]) for number, row in enumerate(rows)
     ]
-    for one, row in zip(made, rows, strict=True):
-        assert one.asserts == Asserts((*row["test_list"], *row["challenge_test_list"]))
+    for question, row in zip(questions, rows, strict=True):
+        assert question.asserts == Asserts((*row["test_list"], *row["challenge_test_list"]))
 
 
 def test_questions_depend_on_the_seed_and_the_name_of_their_set():
     first, again, seeded = (list(questions_of(generated(), "train", seed)) for seed in (0, 0, 1))
     named = list(questions_of(generated(name="other"), "train", 0))
     assert first == again
-    assert len({one.text for one in first + seeded + named}) == 18
+    assert len({question.text for question in first + seeded + named}) == 18
 
 
 @pytest.mark.parametrize("form", ["gsm8k", "mbpp"])
 def test_no_text_is_on_both_sides_whatever_the_seeds(form: str):
     settings = generated(form, levels=(1, 2), n=60)
-    train = {one.text.partition("\n")[0] for one in questions_of(settings, "train", 0)}
-    heldout = {one.text.partition("\n")[0] for seed in (0, 1) for one in questions_of(settings, "heldout", seed)}
+    train = {question.text.partition("\n")[0] for question in questions_of(settings, "train", 0)}
+    heldout = {
+        question.text.partition("\n")[0] for seed in (0, 1) for question in questions_of(settings, "heldout", seed)
+    }
     assert not train & heldout
 
 
@@ -112,7 +116,10 @@ def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected
 def test_of_a_file_the_first_questions_are_taken_and_the_others_not_even_read(tmp_path: Path):
     rows = [SUM, SUM, {"question": "no answer"}]
     settings = of_file(tmp_path / "rows.jsonl", "gsm8k", rows, n_questions=2)
-    assert [one.question_id for one in questions_of(settings, "train", 0)] == ["mine/rows-000001", "mine/rows-000002"]
+    assert [question.question_id for question in questions_of(settings, "train", 0)] == [
+        "mine/rows-000001",
+        "mine/rows-000002",
+    ]
 
 
 def test_two_rows_of_one_name_are_refused(tmp_path: Path, wording: Wording):
@@ -141,9 +148,9 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
         asked("asserts nothing of it", "assert 2 == 2"),
         make_question(question_id="no asserts", kind="code_exec", reference="def double(n): return 2 * n"),
     ]
-    found = with_valid_reference([bad[0], good, *bad[1:], in_part, sums], *executors)
-    assert found.kept == [good, in_part, sums]
-    (unchecked,) = found.unchecked.items()
+    result = with_valid_reference([bad[0], good, *bad[1:], in_part, sums], *executors)
+    assert result.kept == [good, in_part, sums]
+    (unchecked,) = result.unchecked.items()
     facts = {
         "wrong": "assert 2: failed: ",
         "raises": "assert 1: error: NameError: name 'm'",
@@ -153,8 +160,8 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
         "asserts nothing of it": "assert 1: unsupported: ",
         "no asserts": "it has no asserts",
     }
-    assert found.failing.keys() == facts.keys()
-    for name, reason in found.failing.items():
+    assert result.failing.keys() == facts.keys()
+    for name, reason in result.failing.items():
         assert reason.startswith(facts[name])
         wording(f"{name}: {reason}")
     name, reason = unchecked
@@ -163,15 +170,15 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
 
 
 def test_generated_programs_are_all_kept(executors: Executors):
-    made = list(questions_of(generated("mbpp", levels=(1, 2, 3), n=9), "train", 0))
-    assert with_valid_reference(made, *executors) == CheckedQuestions(made, {}, {})
+    questions = list(questions_of(generated("mbpp", levels=(1, 2, 3), n=9), "train", 0))
+    assert with_valid_reference(questions, *executors) == CheckedQuestions(questions, {}, {})
 
 
 def test_questions_that_are_held_out_are_not_trained_on():
     train = [make_question(question_id=f"train/{number}", text=f"{number} + 1?") for number in range(5)]
     heldout = [make_question(question_id=f"heldout/{number}", text=f"{number} + 1?") for number in (1, 4, 5)]
-    kept = [train[0], train[2], train[3]]
-    assert without_heldout(train, iter(heldout)) == (kept, {"held out, by text": 2})
+    remaining = [train[0], train[2], train[3]]
+    assert without_heldout(train, iter(heldout)) == (remaining, {"held out, by text": 2})
     assert without_heldout(train, []) == (train, {})
 
 
@@ -194,8 +201,8 @@ FULL = program("train/mbpp-2", "Write a function to find the shared elements.", 
     ],
 )
 def test_a_task_in_other_words_is_held_out(other: Question, reason: str | None):
-    kept, reasons = without_heldout([FULL], [other])
-    assert (kept, reasons) == (([], {f"held out, {reason}": 1}) if reason else ([FULL], {}))
+    remaining, reasons = without_heldout([FULL], [other])
+    assert (remaining, reasons) == (([], {f"held out, {reason}": 1}) if reason else ([FULL], {}))
 
 
 def test_the_test_that_a_row_is_shown_with_is_not_a_part_of_its_text(tmp_path: Path):
@@ -229,8 +236,8 @@ TWO, THREE = ("assert f(1) == 1", "assert f(2) == 4"), ("assert f(2)==4", "asser
     ],
 )
 def test_the_same_asserts_are_the_same_task(ours: tuple[str, ...], theirs: tuple[str, ...], is_held_out: bool):
-    kept, _ = without_heldout([program("a", "Square.", *ours)], [program("b", "Multiply it.", *theirs)])
-    assert (kept == []) == is_held_out
+    remaining, _ = without_heldout([program("a", "Square.", *ours)], [program("b", "Multiply it.", *theirs)])
+    assert (remaining == []) == is_held_out
 
 
 @pytest.mark.parametrize(
@@ -250,8 +257,8 @@ def test_the_same_asserts_are_the_same_task(ours: tuple[str, ...], theirs: tuple
     ],
 )
 def test_texts_are_compared_without_case_space_and_punctuation(ours: str, theirs: str, is_held_out: bool):
-    kept, _ = without_heldout([make_question(text=ours)], [make_question(text=theirs)])
-    assert (kept == []) == is_held_out
+    remaining, _ = without_heldout([make_question(text=ours)], [make_question(text=theirs)])
+    assert (remaining == []) == is_held_out
 
 
 # files give back what they got
@@ -282,7 +289,7 @@ def test_conversations_are_read_as_they_were_written(tmp_path: Path):
 
 
 def test_episodes_are_read_as_they_were_written(tmp_path: Path):
-    played = make_episode(
+    episode = make_episode(
         episode_id="a/1/000",
         question_id="a/1",
         adapter="adapters/trained",
@@ -304,5 +311,5 @@ def test_episodes_are_read_as_they_were_written(tmp_path: Path):
         reward=1.0,
     )
     without = make_episode(messages=(), calls=(), ending="truncated", answer="")
-    records.write(tmp_path / "e.parquet", records.Episode, [played, without], 0, {})
-    assert list(records.read(tmp_path / "e.parquet", records.Episode)) == [played, without]
+    records.write(tmp_path / "e.parquet", records.Episode, [episode, without], 0, {})
+    assert list(records.read(tmp_path / "e.parquet", records.Episode)) == [episode, without]

@@ -284,8 +284,8 @@ def test_code_cannot_read_files(tools: Toolbox, folder: Path):
 
 def test_long_output_is_cut(executor: Executor, wording: Wording):
     tools = Toolbox(executor=executor, max_result_chars=10)
-    shown, _, note = tools.run("execute_code", code("print('x' * 10**6)")).text.partition("\n")
-    assert shown == "x" * 10
+    text, _, note = tools.run("execute_code", code("print('x' * 10**6)")).text.partition("\n")
+    assert text == "x" * 10
     assert "10" in note
     wording(note)
 
@@ -393,9 +393,9 @@ def test_a_long_list_of_files_is_cut(tools: Toolbox, folder: Path):
 )
 def test_marks_of_the_template_are_broken_up(tools: Toolbox, folder: Path, mark: str):
     (folder / "marks.txt").write_text(f"a{mark}b")
-    shown = f"a< {mark[1:]}b"
-    assert tools.run("read_file", {"path": "marks.txt"}).text == shown
-    assert tools.run("execute_code", code(f"print('a{mark}b')")).text == shown
+    text = f"a< {mark[1:]}b"
+    assert tools.run("read_file", {"path": "marks.txt"}).text == text
+    assert tools.run("execute_code", code(f"print('a{mark}b')")).text == text
     assert mark not in tools.run("calculator", {"expression": mark}).text
     assert mark not in call(tools, f'{{"name": "{mark}", "arguments": {{}}}}').text
 

@@ -46,19 +46,19 @@ def ended_episode(
     """An episode that has ended; ids and mask are a digit each."""
     from arc_refinery.tool_use.training.environment import EpisodeEnvironment
 
-    made = EpisodeEnvironment({"q": question}, lambda _: Toolbox())
-    made.reset(question_id="q")
-    made.episode = Rollout(
+    environment = EpisodeEnvironment({"q": question}, lambda _: Toolbox())
+    environment.reset(question_id="q")
+    environment.episode = Rollout(
         [1],
-        made.toolbox,
-        [int(one) for one in ids],
-        [int(one) for one in mask],
+        environment.toolbox,
+        [int(token) for token in ids],
+        [int(value) for value in mask],
         None,
         [EpisodeMessage("assistant", turn)],
         list(results),
         ending,
     )
-    return made
+    return environment
 
 
 def test_rewards_and_figures_of_a_step():
@@ -75,8 +75,8 @@ def test_rewards_and_figures_of_a_step():
     ]
     logged: dict[str, float] = {}
     rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(CORRECT))
-    given = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
-    assert given == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
+    values = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
+    assert values == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
         "share/calling": 2 / 4,
         "share/answered": 2 / 4,
@@ -107,8 +107,8 @@ def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
     ]
     logged: dict[str, float] = {}
     rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(terms))
-    given = rewards(environments=environments, log_metric=logged.__setitem__)
-    assert given == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
+    values = rewards(environments=environments, log_metric=logged.__setitem__)
+    assert values == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
     assert {name: value for name, value in logged.items() if name.startswith("reward_term/")} == pytest.approx(
         {"reward_term/correct": 3 / 4, "reward_term/format": 2 / 4, "reward_term/length": (4 + 8 + 2 + 3) / 16 / 4}
     )
@@ -119,9 +119,9 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
     from arc_refinery.tool_use.training.environment import Rewards
 
     logged: dict[str, float] = {}
-    made = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
+    episode = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
     rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(CORRECT))
-    assert rewards(environments=[made, made], log_metric=logged.__setitem__) == [0.0, 0.0]
+    assert rewards(environments=[episode, episode], log_metric=logged.__setitem__) == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
 
@@ -166,7 +166,7 @@ def test_none_may_be_kept_out_but_not_all():
 
 
 def environment(
-    asked: list[Question],
+    questions: list[Question],
     window: int = 512,
     generation: Generation = GENERATION,
     tools: tuple[ToolName, ...] = ("calculator",),
@@ -179,7 +179,7 @@ def environment(
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = ToolRenderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(
-        questions=fitting(asked, renderer, open_toolbox, window - generation.max_episode_tokens),
+        questions=fitting(questions, renderer, open_toolbox, window - generation.max_episode_tokens),
         renderer=renderer,
         training=training,
         generation=generation,
@@ -196,9 +196,9 @@ def test_the_terms_of_the_reward_are_in_the_identity(tmp_path: Path):
     path.write_text("def score(episode):\n    return 1.0\n")
 
     def identity(*terms: str) -> dict[str, Any]:
-        made = environment(asking("1?"))
-        made.reward = Reward([EpisodeTerm.model_validate(term) for term in terms])
-        return made.identity()
+        environment_with_terms = environment(asking("1?"))
+        environment_with_terms.reward = Reward([EpisodeTerm.model_validate(term) for term in terms])
+        return environment_with_terms.identity()
 
     assert identity("correct") == environment(asking("1?")).identity()
     before = identity("correct", f"{path}:score")
@@ -226,11 +226,11 @@ def test_episodes_without_any_tools_are_not_trained():
 def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
     short, longer = "1?", "1 + 2 + 3?"
     window = prompt_tokens(longer) + GENERATION.max_episode_tokens
-    made = environment(asking(short, longer), window)
-    assert list(made.data.train["question_id"]) == ["q0", "q1"]
-    made = environment(asking(short, longer), window - 1)
-    assert list(made.data.train["question_id"]) == ["q0"]
-    assert list(made.data.train["prompt"]) == [[{"role": "user", "content": short}]]
+    own = environment(asking(short, longer), window)
+    assert list(own.data.train["question_id"]) == ["q0", "q1"]
+    own = environment(asking(short, longer), window - 1)
+    assert list(own.data.train["question_id"]) == ["q0"]
+    assert list(own.data.train["prompt"]) == [[{"role": "user", "content": short}]]
 
 
 def test_where_no_question_is_left_the_error_says_what_to_change():
@@ -252,24 +252,24 @@ def test_where_there_was_none_to_begin_with_the_error_says_so():
 
 
 def test_questions_are_kept_out_of_training():
-    made = environment(asking(*(f"{n}?" for n in range(10))), n_heldout=3)
-    train, heldout = set(made.data.train["question_id"]), set(made.data.heldout["question_id"])  # type: ignore[index]
+    own = environment(asking(*(f"{n}?" for n in range(10))), n_heldout=3)
+    train, heldout = set(own.data.train["question_id"]), set(own.data.heldout["question_id"])  # type: ignore[index]
     assert (len(train), len(heldout), train & heldout) == (7, 3, set())
-    assert train | heldout == {question.question_id for question in made.questions}  # environments find them all
+    assert train | heldout == {question.question_id for question in own.questions}  # environments find them all
 
 
 def test_what_decides_the_adapter_is_in_the_identity():
-    asked = asking("1?", "2?")
-    before = environment(asked).identity()
-    assert environment(asked).identity() == before
+    questions = asking("1?", "2?")
+    before = environment(questions).identity()
+    assert environment(questions).identity() == before
     others = [
         environment(asking("1?", "3?")),
-        environment([asked[0], replace(asked[1], reference="8")]),
-        environment(asked[:1]),
-        environment(asked, tools=("calculator", "execute_code")),
-        environment(asked, files_hash="of other files"),
+        environment([questions[0], replace(questions[1], reference="8")]),
+        environment(questions[:1]),
+        environment(questions, tools=("calculator", "execute_code")),
+        environment(questions, files_hash="of other files"),
         *(
-            environment(asked, generation=GENERATION.model_copy(update=changed))
+            environment(questions, generation=GENERATION.model_copy(update=changed))
             for changed in (
                 {"max_turn_tokens": 21},
                 {"max_episode_tokens": 51},
@@ -324,10 +324,10 @@ def test_trl_finds_the_tools_and_nothing_else(names: tuple[ToolName, ...]):
 
     from arc_refinery.tool_use.training.environment import environment_class
 
-    made = environment_class(Toolbox(names).signatures)({}, lambda _: Toolbox())
-    methods = [name for name, _ in inspect.getmembers(type(made), inspect.isfunction) if not name.startswith("_")]
+    env = environment_class(Toolbox(names).signatures)({}, lambda _: Toolbox())
+    methods = [name for name, _ in inspect.getmembers(type(env), inspect.isfunction) if not name.startswith("_")]
     assert sorted(methods) == sorted([*names, "reset"])
-    schemas = [get_json_schema(getattr(made, name)) for name in methods if name != "reset"]
+    schemas = [get_json_schema(getattr(env, name)) for name in methods if name != "reset"]
     assert schemas == Toolbox(names).schemas
 
 
@@ -338,11 +338,11 @@ def test_a_tool_of_an_environment_is_that_of_its_question(tmp_path: Path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "notes.txt").write_text(f"notes of {name}")
     questions = {name: make_question(question_id=name) for name in ("a", "b")}
-    made: Any = environment_class(Toolbox(("calculator", "read_file")).signatures)(
+    environment: Any = environment_class(Toolbox(("calculator", "read_file")).signatures)(
         questions, lambda question: Toolbox(folder=tmp_path / question.question_id)
     )
     for name in ("a", "b", "a"):
-        assert made.reset(question_id=name, prompt=[]) is None  # a text would be added to the prompt
-        assert (made.question, made.read_file(path="notes.txt")) == (questions[name], f"notes of {name}")
-    assert made.calculator(expression="2*3") == "6"
-    assert made.calculator(expression="1/0") == "Error: division by zero."
+        assert environment.reset(question_id=name, prompt=[]) is None  # a text would be added to the prompt
+        assert (environment.question, environment.read_file(path="notes.txt")) == (questions[name], f"notes of {name}")
+    assert environment.calculator(expression="2*3") == "6"
+    assert environment.calculator(expression="1/0") == "Error: division by zero."

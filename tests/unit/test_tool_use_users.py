@@ -47,16 +47,16 @@ def played(renderer: ToolRenderer, user: str, *turns: str, **limits: int) -> Rol
     """One episode with these turns; all of them must be asked for."""
     episode = Rollout(renderer.ids(renderer.prompt(QUESTION.text)), Toolbox(("calculator",)))
     episode.user = Users({"sums": user}).of(QUESTION)
-    ids, contexts = iter([renderer.ids(one) for one in turns]), list[list[int]]()
+    ids, contexts = iter([renderer.ids(turn) for turn in turns]), list[list[int]]()
 
-    def sample(asked: list[list[int]]) -> tuple[list[list[int]], None]:
-        contexts.extend(asked)
+    def sample(prompts: list[list[int]]) -> tuple[list[list[int]], None]:
+        contexts.extend(prompts)
         return [next(ids)], None
 
     changed = LIMITS.model_copy(update=limits)
     run_episodes([episode], sample, renderer, changed, frozenset(renderer.ids(END + OTHER_END)))
     assert next(ids, None) is None
-    assert all(longer[: len(one)] == one for one, longer in pairwise(contexts))
+    assert all(longer[: len(context)] == context for context, longer in pairwise(contexts))
     return episode
 
 
@@ -167,17 +167,17 @@ def test_the_built_in_reply_has_nothing_of_the_answer():
 @both
 def test_the_context_is_that_of_the_template_with_the_earlier_thoughts_kept(thinking: bool):
     """Qwen3's template drops the thoughts before the last message of a user; nothing else differs."""
-    made = make_renderer(thinking, ("calculator",))
+    renderer = make_renderer(thinking, ("calculator",))
     thought = "" if thinking else NO_THOUGHT
     first = "<think>\nA guess.\n</think>\n\n#### 5" if thinking else "#### 5"
-    context = made.prompt("2 * 3?") + first + END + made.reply(" No.\nAgain? ")
+    context = renderer.prompt("2 * 3?") + first + END + renderer.reply(" No.\nAgain? ")
     messages = [
         {"role": "user", "content": "2 * 3?"},
         {"role": "assistant", "content": first},
         {"role": "user", "content": " No.\nAgain? "},
     ]
-    native: Any = made.tokenizer.apply_chat_template(
-        messages, tools=list(made.schemas), tokenize=False, add_generation_prompt=True, enable_thinking=thinking
+    native: Any = renderer.tokenizer.apply_chat_template(
+        messages, tools=list(renderer.schemas), tokenize=False, add_generation_prompt=True, enable_thinking=thinking
     )
     before, after = context.split("#### 5")
     assert re.sub(r"<think>\n.*?</think>\n\n", "", before, flags=re.DOTALL) + "#### 5" + after == native
@@ -204,24 +204,24 @@ def test_only_sampled_tokens_carry_loss(thinking: bool, tmp_path: Path):
     user = own(
         tmp_path, f"said = len(str(episode.messages)); return {SAID!r}[said % {len(SAID)}] if said % 4 else None"
     )
-    made, rng = make_renderer(thinking), random.Random(0)
-    prompt = made.ids(made.prompt(QUESTION.text))
+    renderer, rng = make_renderer(thinking), random.Random(0)
+    prompt = renderer.ids(renderer.prompt(QUESTION.text))
     users = Users({"sums": user})
     episodes = [Rollout(list(prompt), Toolbox(folder=tmp_path), user=users.of(QUESTION)) for _ in range(60)]
     by_episode = {id(episode): list[int]() for episode in episodes}
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        running = [one for one in episodes if one.ending is None]
-        assert contexts == [one.prompt_ids + one.completion_ids for one in running]
-        turns = [turn(rng, made, LIMITS.max_turn_tokens) for _ in contexts]
+        running = [episode for episode in episodes if episode.ending is None]
+        assert contexts == [episode.prompt_ids + episode.completion_ids for episode in running]
+        turns = [turn(rng, renderer, LIMITS.max_turn_tokens) for _ in contexts]
         for episode, ids in zip(running, turns, strict=True):
             by_episode[id(episode)] += ids
         return turns, None
 
-    run_episodes(episodes, sample, made, LIMITS, frozenset(made.ids(END + OTHER_END)))
+    run_episodes(episodes, sample, renderer, LIMITS, frozenset(renderer.ids(END + OTHER_END)))
     for episode in episodes:
         ids = episode.prompt_ids + episode.completion_ids
-        expected = loss_mask(ids, made.tokenizer, thinking, (END, OTHER_END), LIMITS.max_turn_tokens)
+        expected = loss_mask(ids, renderer.tokenizer, thinking, (END, OTHER_END), LIMITS.max_turn_tokens)
         assert [0] * len(prompt) + episode.mask == expected
         written = [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
         assert written == by_episode[id(episode)][: len(written)]
@@ -243,9 +243,9 @@ def test_messages_of_the_user_are_counted_and_are_not_results():
     none = make_episode(messages=tuple(messages[:1]), calls=(), reward=0.0)
     table = episodes_by_user_messages([one, none, none], [texts, *[measure_texts(none)] * 2])
     assert table.to_numpy().tolist() == [[0, 2, 0], [1, 1, 1]]
-    _, shown, _ = _users_section(table.assign(arm="untrained"), ["untrained"], "users.csv")
-    assert shown.splitlines()[0] == "| arm | messages per episode | episodes with 0 | episodes with 1 |"
-    assert shown.splitlines()[2] == "| `untrained` | 0.33 | 2 (0.0 %) | 1 (100.0 %) |"
+    _, lines, _ = _users_section(table.assign(arm="untrained"), ["untrained"], "users.csv")
+    assert lines.splitlines()[0] == "| arm | messages per episode | episodes with 0 | episodes with 1 |"
+    assert lines.splitlines()[2] == "| `untrained` | 0.33 | 2 (0.0 %) | 1 (100.0 %) |"
 
 
 # the config
@@ -261,29 +261,29 @@ def test_a_set_may_have_its_own_user_and_an_arm_none(tmp_path: Path):
     changed = content(user="check-again")
     changed["data"]["train"][0]["user"] = own(tmp_path, "return None")
     changed["evaluation"]["arms"][0]["user"] = False
-    made = validate_experiment(changed, "mine.yaml", ToolUse)
-    check_files(made, "mine.yaml")
-    training = stages.train(made, "trained")
+    mine = validate_experiment(changed, "mine.yaml", ToolUse)
+    check_files(mine, "mine.yaml")
+    training = stages.train(mine, "trained")
     assert training.users == {"arithmetic-train": f"{tmp_path}/users.py:reply"}
-    assert inputs.grpo_inputs(made)["users"] == [f"{tmp_path}/users.py"]
-    assert stages.episodes(made, "arithmetic", "untrained").users == {}
-    assert stages.episodes(made, "arithmetic", "sft").users == {"arithmetic": "check-again"}
-    assert inputs.users_of_arm(made, "arithmetic", "sft") == []
+    assert inputs.grpo_inputs(mine)["users"] == [f"{tmp_path}/users.py"]
+    assert stages.episodes(mine, "arithmetic", "untrained").users == {}
+    assert stages.episodes(mine, "arithmetic", "sft").users == {"arithmetic": "check-again"}
+    assert inputs.users_of_arm(mine, "arithmetic", "sft") == []
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
-    assert stages.conversations(made).flags() == stages.conversations(plain).flags()
-    assert stages.questions(made, "arithmetic-train").flags() == stages.questions(plain, "arithmetic-train").flags()
+    assert stages.conversations(mine).flags() == stages.conversations(plain).flags()
+    assert stages.questions(mine, "arithmetic-train").flags() == stages.questions(plain, "arithmetic-train").flags()
 
 
 @pytest.mark.parametrize(
-    ("user", "given"),
+    ("user", "symptom"),
     [("check-agian", "'check-agian'"), (True, " true;"), ({"user": "check-again"}, " {'user': 'check-again'};")],
 )
-def test_a_wrong_user_gives_one_line(user: Any, given: str, wording: Wording):
+def test_a_wrong_user_gives_one_line(user: Any, symptom: str, wording: Wording):
     with pytest.raises(ConfigError) as raised:
         validate_experiment(content(user=user), "mine.yaml")
     (line,) = str(raised.value).splitlines()
     assert line.startswith("mine.yaml: user")
-    assert given in line
+    assert symptom in line
     wording(line)
 
 
@@ -302,9 +302,9 @@ def test_code_that_cannot_be_a_user_is_refused_before_the_first_job(
 ):
     path = tmp_path / "users.py"
     path.write_text(source)
-    made = validate_experiment(content(user=f"{path}:reply"), "mine.yaml")
+    experiment = validate_experiment(content(user=f"{path}:reply"), "mine.yaml")
     with pytest.raises(ConfigError) as raised:
-        check_files(made, "mine.yaml")
+        check_files(experiment, "mine.yaml")
     begin = f"mine.yaml: user: {path}: {place}"
     assert str(raised.value).startswith(begin)
     assert names in str(raised.value).removeprefix(begin)

@@ -137,8 +137,8 @@ def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:
 
 
 def test_the_correction_for_vllms_probabilities_is_of_tokens_and_capped_at_two() -> None:
-    made = Grpo.model_validate(GRPO)
-    assert (made.importance_sampling_mode, made.importance_sampling_cap) == ("token_truncate", 2.0)
+    grpo = Grpo.model_validate(GRPO)
+    assert (grpo.importance_sampling_mode, grpo.importance_sampling_cap) == ("token_truncate", 2.0)
 
 
 @pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl", "one-task-sanity"])
@@ -222,9 +222,9 @@ def test_sources_answer_tasks_that_are_shown_as_they_are(wording: Wording) -> No
 
 def test_runs_of_a_sweep_may_differ_in_precision() -> None:
     sweep = [{"dtype": "float16"}, {"dtype": "bfloat16", "beta": 0.1}, {"optimizer": "adamw_8bit"}]
-    made = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", Refining)
-    assert list(made.runs) == ["dtype-float16", "dtype-bfloat16-beta-0.1", "optimizer-adamw-8bit"]
-    precisions = [train(made, name).dtype for name in made.runs]
+    experiment = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", Refining)
+    assert list(experiment.runs) == ["dtype-float16", "dtype-bfloat16-beta-0.1", "optimizer-adamw-8bit"]
+    precisions = [train(experiment, name).dtype for name in experiment.runs]
     assert precisions == ["float16", "bfloat16", "float32"]
 
 

@@ -115,7 +115,7 @@ def test_a_broken_line_is_named(tmp_path: Path, line: str, wording: Wording):
 
 
 def test_what_was_no_number_is_missing(tmp_path: Path):
-    log = read_log(written(tmp_path / "training.jsonl", [{**one, "kl": None} for one in steps(1, 3)]))
+    log = read_log(written(tmp_path / "training.jsonl", [{**step, "kl": None} for step in steps(1, 3)]))
     assert log.steps["kl"].isna().all()
     assert np.isnan(log.first_and_last("kl")).all()
 
@@ -154,8 +154,8 @@ def section(folder: Path, of: Refining, logs: Mapping[str, Entries], files: Atta
 
 
 def line_of(text: str, start: str) -> str:
-    (found,) = (line for line in text.splitlines() if line.startswith(start))
-    return found
+    (matching,) = (line for line in text.splitlines() if line.startswith(start))
+    return matching
 
 
 def test_a_healthy_training_is_reported(tmp_path: Path, wording: Wording):
@@ -221,7 +221,7 @@ def test_the_collapses_of_several_runs_are_marked(tmp_path: Path):
         with publish.plot_style():
             runs_plot({"a": healthy, "b": other}, tmp_path / f"{name}.png")
         pictures.append(matplotlib.image.imread(tmp_path / f"{name}.png"))
-    n_rows = min(len(one) for one in pictures)
+    n_rows = min(len(picture) for picture in pictures)
     assert not np.array_equal(pictures[0][:n_rows], pictures[1][:n_rows])
 
 
@@ -267,7 +267,7 @@ def test_figures_of_abandoned_steps_alone_are_drawn_and_not_averaged(tmp_path: P
 
 def test_each_term_of_the_reward_has_a_row_after_the_reward(tmp_path: Path):
     entries = [
-        {**one, "kl": 0.1, "reward_term/correct": one["step"] / 20, "reward_term/score": 0.5} for one in steps(1, 20)
+        {**step, "kl": 0.1, "reward_term/correct": step["step"] / 20, "reward_term/score": 0.5} for step in steps(1, 20)
     ]
     rows = training.training_table(read_log(written(tmp_path / "training.jsonl", entries))).splitlines()[2:]
     assert [row.strip("| ").split(" | ") for row in rows] == [

@@ -53,7 +53,7 @@ def prompts(renderer: Renderer) -> list[Prompt]:
 
 
 @pytest.fixture(scope="module")
-def drawn(sampler: TransformersSampler, prompts: list[Prompt]) -> list[list[Sample]]:
+def samples(sampler: TransformersSampler, prompts: list[Prompt]) -> list[list[Sample]]:
     """The sampler's completions of all prompts."""
     return sampled(sampler, prompts)
 
@@ -81,29 +81,29 @@ def text_of(completion: Sample) -> str:
 
 def sampled(sampler: TransformersSampler, prompts: Sequence[Prompt]) -> list[list[Sample]]:
     """The completions of each prompt; this backend gives them in order."""
-    found: Sampled = {}
+    samples: Sampled = {}
     for batch in sampler.sample([request_of(prompt, sampler.decoding.seed, TOKENIZER) for prompt in prompts]):
-        assert not found.keys() & batch.keys()
-        found |= batch
-    assert list(found) == [prompt.prompt_id for prompt in prompts]
-    return list(found.values())
+        assert not samples.keys() & batch.keys()
+        samples |= batch
+    assert list(samples) == [prompt.prompt_id for prompt in prompts]
+    return list(samples.values())
 
 
 def test_a_prompt_has_as_many_completions_as_it_asks_for(sampler: TransformersSampler, prompts: list[Prompt]) -> None:
-    asked = [replace(prompts[0], n_predictions=1), replace(prompts[1], n_predictions=5)]
-    assert [len(completions) for completions in sampled(sampler, asked)] == [1, 5]
+    few = [replace(prompts[0], n_predictions=1), replace(prompts[1], n_predictions=5)]
+    assert [len(completions) for completions in sampled(sampler, few)] == [1, 5]
 
 
 def test_a_task_gives_the_same_completions_alone_and_after_others(
-    sampler: TransformersSampler, prompts: list[Prompt], drawn: list[list[Sample]]
+    sampler: TransformersSampler, prompts: list[Prompt], samples: list[list[Sample]]
 ) -> None:
-    assert sampled(sampler, prompts[2:4]) == drawn[2:4]
+    assert sampled(sampler, prompts[2:4]) == samples[2:4]
 
 
 def test_the_order_of_tasks_does_not_matter(
-    sampler: TransformersSampler, prompts: list[Prompt], drawn: list[list[Sample]]
+    sampler: TransformersSampler, prompts: list[Prompt], samples: list[list[Sample]]
 ) -> None:
-    assert sampled(sampler, prompts[4:] + prompts[2:4] + prompts[:2]) == drawn[4:] + drawn[2:4] + drawn[:2]
+    assert sampled(sampler, prompts[4:] + prompts[2:4] + prompts[:2]) == samples[4:] + samples[2:4] + samples[:2]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -113,8 +113,8 @@ def test_a_prompt_gives_what_it_gives_alone_with_its_keys_repeated(prompts: list
     sharing, repeating = (decoded_otherwise(temperature=temperature) for _ in range(2))
     repeating.shares = False
     for batch, alone in zip(sampled(sharing, prompts), sampled(repeating, prompts), strict=True):
-        assert [replace(one, logprob=0) for one in batch] == [replace(one, logprob=0) for one in alone]
-        assert [one.logprob for one in batch] == pytest.approx([one.logprob for one in alone], abs=1e-4)
+        assert [replace(sample, logprob=0) for sample in batch] == [replace(sample, logprob=0) for sample in alone]
+        assert [sample.logprob for sample in batch] == pytest.approx([sample.logprob for sample in alone], abs=1e-4)
 
 
 def test_batches_are_prompts_of_one_task_with_room_for_their_completions(prompts: list[Prompt]) -> None:
@@ -140,8 +140,8 @@ def test_batches_are_prompts_of_one_task_with_room_for_their_completions(prompts
     assert names(60) == [["b1", "b0"], ["a2", "a1"], ["a0"]]
 
 
-def test_a_sampler_loaded_again_gives_the_same_completions(prompts: list[Prompt], drawn: list[list[Sample]]) -> None:
-    assert sampled(TransformersSampler(MODEL, None, DECODING, TOKENIZER), prompts[:2]) == drawn[:2]
+def test_a_sampler_loaded_again_gives_the_same_completions(prompts: list[Prompt], samples: list[list[Sample]]) -> None:
+    assert sampled(TransformersSampler(MODEL, None, DECODING, TOKENIZER), prompts[:2]) == samples[:2]
 
 
 def test_completions_do_not_depend_on_the_global_random_state(
@@ -154,12 +154,16 @@ def test_completions_do_not_depend_on_the_global_random_state(
 
 
 def test_seeds_and_names_of_prompts_give_completions_of_their_own(prompts: list[Prompt]) -> None:
-    asked = replace(prompts[0], n_predictions=16)
+    prompt = replace(prompts[0], n_predictions=16)
     hot = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8)
     other_seed = decoded_otherwise(temperature=3.0, top_p=1.0, max_output_tokens=8, seed=8)
-    drawn = [sampled(hot, [asked]), sampled(hot, [replace(asked, prompt_id="another")]), sampled(other_seed, [asked])]
-    assert drawn[0] != drawn[1] and drawn[0] != drawn[2] and drawn[1] != drawn[2]
-    assert len({tuple(completion.ids) for completion in drawn[0][0]}) > 8
+    samples = [
+        sampled(hot, [prompt]),
+        sampled(hot, [replace(prompt, prompt_id="another")]),
+        sampled(other_seed, [prompt]),
+    ]
+    assert samples[0] != samples[1] and samples[0] != samples[2] and samples[1] != samples[2]
+    assert len({tuple(completion.ids) for completion in samples[0][0]}) > 8
 
 
 @pytest.mark.parametrize("limit", [1, 3, 24])
@@ -173,12 +177,12 @@ def test_completions_end_with_stop_or_at_the_limit(prompts: list[Prompt], limit:
 
 
 def test_a_trained_model_stops_by_itself_and_one_token_is_too_few(
-    prompts: list[Prompt], drawn: list[list[Sample]]
+    prompts: list[Prompt], samples: list[list[Sample]]
 ) -> None:
     def reasons(of: list[list[Sample]]) -> set[str]:
         return {completion.finish_reason for completions in of for completion in completions}
 
-    assert "stop" in reasons(drawn)
+    assert "stop" in reasons(samples)
     assert reasons(sampled(decoded_otherwise(max_output_tokens=1), prompts)) == {"length"}
 
 
@@ -189,8 +193,8 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
     tokenizer = AutoTokenizer.from_pretrained(MODEL.path)
     n_compared = 0
     one_per_task = prompts[::2]
-    drawn = sampled(decoded_otherwise(temperature=temperature, top_p=top_p), one_per_task)
-    for prompt, completions in zip(one_per_task, drawn, strict=True):
+    samples = sampled(decoded_otherwise(temperature=temperature, top_p=top_p), one_per_task)
+    for prompt, completions in zip(one_per_task, samples, strict=True):
         for completion in completions:
             answer = completion.ids
             ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"] + answer])
@@ -206,17 +210,17 @@ def test_logprob_is_the_sum_over_the_completions_tokens_at_temperature_one(
 def test_nearly_no_nucleus_is_the_greedy_completion(
     sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt]
 ) -> None:
-    (drawn,) = sampled(decoded_otherwise(top_p=1e-6), prompts[:1])
-    assert len({tuple(one.ids) for one in drawn}) == 1
-    assert text_of(drawn[0]) == greedy(tiny_network, sampler.tokenizer, prompts[0])
+    (samples,) = sampled(decoded_otherwise(top_p=1e-6), prompts[:1])
+    assert len({tuple(sample.ids) for sample in samples}) == 1
+    assert text_of(samples[0]) == greedy(tiny_network, sampler.tokenizer, prompts[0])
 
 
 def test_temperature_zero_is_the_greedy_completion(
     sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt]
 ) -> None:
-    (drawn,) = sampled(decoded_otherwise(temperature=0.0), prompts[:1])
-    assert len({tuple(one.ids) for one in drawn}) == 1
-    assert text_of(drawn[0]) == greedy(tiny_network, sampler.tokenizer, prompts[0])
+    (samples,) = sampled(decoded_otherwise(temperature=0.0), prompts[:1])
+    assert len({tuple(sample.ids) for sample in samples}) == 1
+    assert text_of(samples[0]) == greedy(tiny_network, sampler.tokenizer, prompts[0])
 
 
 def test_an_adapter_acts_as_peft_applies_it(
@@ -264,16 +268,18 @@ class EvictedAfterTwo:
 def test_a_resumed_job_gives_what_an_undisturbed_one_would_have(
     sampler: TransformersSampler,
     prompts: list[Prompt],
-    drawn: list[list[Sample]],
+    samples: list[list[Sample]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def attempts() -> list[tuple[str, float]]:
-        found = attempts_module.sample_shard(prompts, MODEL, None, DECODING, tmp_path / "out.parquet")
-        return [(attempt.completion, attempt.logprob) for attempt in found]
+        written = attempts_module.sample_shard(prompts, MODEL, None, DECODING, tmp_path / "out.parquet")
+        return [(attempt.completion, attempt.logprob) for attempt in written]
 
     monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: EvictedAfterTwo(sampler))
     with pytest.raises(Evicted):
         attempts()
     monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: sampler)
-    assert attempts() == [(text_of(one), one.logprob) for completions in drawn for one in completions]
+    assert attempts() == [
+        (text_of(completion), completion.logprob) for completions in samples for completion in completions
+    ]

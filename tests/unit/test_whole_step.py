@@ -20,9 +20,9 @@ def test_a_process_draws_its_part_of_the_step(index: int, n_own_tokens: int):
     torch.manual_seed(1)
     draws = WholeStepDraws(index, N_PROCESSES)
     with draws:
-        found = [torch.multinomial(probabilities[own], num_samples=1) for _ in range(n_own_tokens)]
+        own_tokens = [torch.multinomial(probabilities[own], num_samples=1) for _ in range(n_own_tokens)]
         draws.catch_up(N_TOKENS)
         own_order = torch.randperm(N_ROWS).tolist()
-    assert all(one.equal(whole[own]) for one, whole in zip(found, tokens, strict=False))
+    assert all(token.equal(whole[own]) for token, whole in zip(own_tokens, tokens, strict=False))
     assert own_order == [row - index * N_ROWS for row in order if row in range(N_PROCESSES * N_ROWS)[own]]
     assert torch.get_rng_state().equal(after)

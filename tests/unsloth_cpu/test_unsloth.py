@@ -69,8 +69,8 @@ def second_turns(first_turns: Path) -> Path:
     succeed("sample", "--dataset-path", first_turns, "--base-model-path", TINY, "--output-folder", attempts, *LENGTHS)
     tasks = ["--tasks-path", folder / "tasks.parquet"]
     succeed("grade", "--attempts", attempts / "000.parquet", *tasks, "--output", verdicts)
-    chosen = ["--n-considered", 8, "--n-parents", 1, "--n-predictions", 1, "--batch-size", 1, "--branch", "training"]
-    succeed("prompts", "refine", "--folder", folder, "--n-shards", 1, *MODEL, *LENGTHS, *chosen, "--output", prompts)
+    flags = ["--n-considered", 8, "--n-parents", 1, "--n-predictions", 1, "--batch-size", 1, "--branch", "training"]
+    succeed("prompts", "refine", "--folder", folder, "--n-shards", 1, *MODEL, *LENGTHS, *flags, "--output", prompts)
     return prompts
 
 
@@ -90,8 +90,8 @@ def test_steps_have_rewards(trained: tuple[Path, list[dict[str, Any]]]) -> None:
 
 def test_the_adapter_is_the_one_that_was_asked_for(trained: tuple[Path, list[dict[str, Any]]]) -> None:
     settings = json.loads((trained[0] / "adapter_config.json").read_text())
-    asked = {"r": 4, "lora_alpha": 8, "use_rslora": True, "lora_dropout": 0.0, "bias": "none"}
-    assert {name: settings[name] for name in asked} == asked
+    lora_settings = {"r": 4, "lora_alpha": 8, "use_rslora": True, "lora_dropout": 0.0, "bias": "none"}
+    assert {name: settings[name] for name in lora_settings} == lora_settings
     modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     assert sorted(settings["target_modules"]) == sorted(modules)
     assert len(weights(trained[0])) == 6 * len(modules) * 2  # the embedded model's layers; A and B of each
@@ -118,10 +118,10 @@ def test_training_goes_on_from_an_adapter(
     start = trained[0]
     # the first step is all warm-up, at a rate of 0: what comes out is what was put in
     adapter, _ = train(tmp_path / "on", second_turns, "--lora-path", start, "--beta", 0, "--max-steps", 1)
-    given, got = weights(start), weights(adapter)
-    assert given.keys() == got.keys()
-    assert all(bool((given[name] == got[name]).all()) for name in given)
-    assert any(bool(given[name].any()) for name in given if "lora_B" in name)
+    before, after = weights(start), weights(adapter)
+    assert before.keys() == after.keys()
+    assert all(bool((before[name] == after[name]).all()) for name in before)
+    assert any(bool(before[name].any()) for name in before if "lora_B" in name)
 
 
 def test_training_that_goes_on_refuses_a_kl_term(

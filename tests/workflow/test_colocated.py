@@ -112,7 +112,10 @@ def test_two_seeds_sample_different_completions_and_the_gap_is_logged_without_a_
     uncorrected = ["--no-importance-sampling-correction", "--top-p", "1"]
     done = train(tmp_path, "--seed", "1", "--max-steps", "2", "--save-steps", "2", *uncorrected)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert all(one != other for one, other in zip(completions(tmp_path)[:4], completions(trained)[:4], strict=True))
+    assert all(
+        completion != other
+        for completion, other in zip(completions(tmp_path)[:4], completions(trained)[:4], strict=True)
+    )
     gaps = [step.get("sampling/sampling_logp_difference/mean", math.inf) for step in steps_in(tmp_path)]
     assert gaps[0] < 0.05
     assert gaps[1] == math.inf  # every save_steps steps
@@ -150,8 +153,8 @@ print("found", torch.cat(kept).float().mean().item(), (logprobs() - before).abs(
 """
     done = vllm_cpu.run([sys.executable, "-c", code])
     assert done.returncode == 0, done.stderr[-3000:]
-    (found,) = (line for line in done.stdout.splitlines() if line.startswith("found "))
-    share_of_equal_weights, change = map(float, found.split()[1:])
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("found "))
+    share_of_equal_weights, change = map(float, line.split()[1:])
     assert share_of_equal_weights > 0.9
     assert change > 1e-4  # nats per token
 
@@ -194,7 +197,7 @@ def test_each_of_two_processes_samples_completions_of_its_own(tmp_path: Path):
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert len(first) == len(second) == 3 * 2  # steps, halves of a group
     # with one stream of random numbers for both, all would be equal; some are by chance
-    assert sum(one != other for one, other in zip(first, second, strict=True)) >= 3
+    assert sum(completion != other for completion, other in zip(first, second, strict=True)) >= 3
     steps = steps_in(tmp_path)
     # the samplers' log-probabilities, of the completions of both, are those of the trainer
     assert [step["sampling/sampling_logp_difference/mean"] < 0.05 for step in steps] == [True] * 3

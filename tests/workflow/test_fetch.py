@@ -34,16 +34,16 @@ def json_lines(rows: list[dict[str, Any]]) -> bytes:
 
 def problems(n: int) -> list[dict[str, Any]]:
     """BARC rows."""
-    made = [
+    problems = [
         generate_problem(ProblemDifficulty(max_side=4), 4, "pretraining", 0, "hub", number)[0] for number in range(n)
     ]
     return [
         {
-            "source": one.source,
-            "examples": [[pair.input.tolist(), pair.output.tolist()] for pair in one.examples],
-            "seeds": list(one.seeds),
+            "source": problem.source,
+            "examples": [[pair.input.tolist(), pair.output.tolist()] for pair in problem.examples],
+            "seeds": list(problem.seeds),
         }
-        for one in made
+        for problem in problems
     ]
 
 
@@ -53,18 +53,18 @@ def training_row(pairs: tuple[Pair, ...]) -> dict[str, Any]:
     def digits(grid: Grid) -> str:
         return "\n".join("".join(map(str, row)) for row in grid.tolist())
 
-    shown = "\n".join(f"in\n{digits(pair.input)}\nout\n{digits(pair.output)}" for pair in pairs[:-1])
-    user = f"{shown}\nlast\n{digits(pairs[-1].input)}\n?"
+    text = "\n".join(f"in\n{digits(pair.input)}\nout\n{digits(pair.output)}" for pair in pairs[:-1])
+    user = f"{text}\nlast\n{digits(pairs[-1].input)}\n?"
     return {
         "messages": [{"role": "user", "content": user}, {"role": "assistant", "content": f"{CODE}    return {pairs}"}]
     }
 
 
 def training_rows() -> list[dict[str, Any]]:
-    made = [
+    problems = [
         generate_problem(ProblemDifficulty(max_side=4), 4, "pretraining", 0, "rows", number)[0] for number in range(40)
     ]
-    return [training_row(one.examples[: 3 + number % 2]) for number, one in enumerate(made)]
+    return [training_row(problem.examples[: 3 + number % 2]) for number, problem in enumerate(problems)]
 
 
 def run(checkout: Checkout, hub: Hub, home: str, *arguments: str) -> None:
@@ -80,7 +80,9 @@ def run(checkout: Checkout, hub: Hub, home: str, *arguments: str) -> None:
 def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     commit = hub.add("model", "someone/tiny", files_of(Path(TINY)))
     hub.add("dataset", "someone/problems", {"data_100k.jsonl": json_lines(problems(6)), "README.md": b"# Problems"})
-    of_rows = hub.add("dataset", "someone/rows", {"data/test_sft-00000-of-00001.jsonl": json_lines(training_rows())})
+    rows_commit = hub.add(
+        "dataset", "someone/rows", {"data/test_sft-00000-of-00001.jsonl": json_lines(training_rows())}
+    )
 
     program, seen = fresh.folder / "results/venv/bin/arc-refinery", fresh.folder / "results/seen.txt"
     program.parent.mkdir(parents=True)
@@ -122,7 +124,7 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     assert next(records.read(results / "tasks/part1.parquet", Task)).task_id.startswith("data_100k-0000")
     report = (fresh.folder / "results/hubbed.md").read_text()
     assert f"| someone/tiny | {commit} | `{commit}` |" in report
-    assert f"| datasets/someone/rows | default branch | `{of_rows}` |" in report
+    assert f"| datasets/someone/rows | default branch | `{rows_commit}` |" in report
     assert not (fresh.folder / "another-home").exists()  # no job has had a cache to look into
     assert seen.read_text() == "offline 1\n" * 2  # one job for each arm
 
@@ -141,18 +143,18 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
 def test_questions_come_from_the_hub(hub: Hub, fresh: Checkout):
     rows = {"main/train.jsonl": [gsm8k_row(1, "train", 0, number) for number in range(4)]}
     rows["main/test.jsonl"] = [gsm8k_row(1, "heldout", 0, number) for number in range(3)]
-    hub.add("dataset", "someone/sums", {name: json_lines(of_name) for name, of_name in rows.items()})
+    hub.add("dataset", "someone/sums", {name: json_lines(file_rows) for name, file_rows in rows.items()})
     hub.add(
         "dataset", "someone/code", {"code.jsonl": json_lines([mbpp_row(1, "train", 0, number) for number in range(2)])}
     )
 
     def change(content: dict[str, Any]) -> None:
-        of_hub = {"source": "hub", "repository": "someone/sums"}
+        hub_keys = {"source": "hub", "repository": "someone/sums"}
         content["data"]["train"] = [
-            {"name": "sums", "form": "gsm8k", **of_hub, "filename": "main/train.jsonl"},
+            {"name": "sums", "form": "gsm8k", **hub_keys, "filename": "main/train.jsonl"},
             {"name": "code", "form": "mbpp", "source": "hub", "repository": "someone/code", "filename": "code.jsonl"},
         ]
-        content["data"]["heldout"] = [{"name": "test", "form": "gsm8k", **of_hub, "filename": "main/test.jsonl"}]
+        content["data"]["heldout"] = [{"name": "test", "form": "gsm8k", **hub_keys, "filename": "main/test.jsonl"}]
 
     config = fresh.change(change, TOOLS, name="from-hub")
     wanted = [f"results/tool-use-small/questions/{name}.parquet" for name in ("test", "sums", "code")]

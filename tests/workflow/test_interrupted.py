@@ -44,7 +44,7 @@ def stop(fresh: Checkout, tmp_path: Path) -> Iterator[Callable[[str, str], proce
     def stop(target: str, command: str) -> processes.Running:
         output = tmp_path / "output"
         run = processes.start(["snakemake", target, *RUN], fresh.folder, output, output)
-        while not (jobs := [one for one in started_by(run) if command in " ".join(words(one))]):
+        while not (jobs := [process for process in started_by(run) if command in " ".join(words(process))]):
             assert run.poll() is None, output.read_text()
             time.sleep(0.005)
         jobs[-1].suspend()

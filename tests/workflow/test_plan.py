@@ -226,8 +226,8 @@ def test_a_failed_check_of_the_doctor_fails_the_run(fresh: Checkout):
     versions = {"Python": "3.11", "numpy": "2.4"}
     for job, outcome in (("cpu", "passed"), ("sample", "failed"), ("train", "passed")):
         finding = {"check": "driver", "outcome": outcome, "found": "none", "advice": "install one"}
-        found = {"job": job, "host": "node", "programs_run_under": versions, "findings": [finding]}
-        (fresh.folder / f"results/doctor/{job}.json").write_text(json.dumps(found))
+        findings = {"job": job, "host": "node", "programs_run_under": versions, "findings": [finding]}
+        (fresh.folder / f"results/doctor/{job}.json").write_text(json.dumps(findings))
     done = fresh.snakemake("--cores", "1", "doctor")
     assert done.returncode != 0
     assert "| sample | driver | **failed** | none | install one |" in (fresh.folder / "results/doctor.md").read_text()

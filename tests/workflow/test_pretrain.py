@@ -33,18 +33,18 @@ def test_a_killed_pretraining_goes_on_and_ends_with_the_same_weights(fresh: Chec
 
 def test_the_mean_with_the_weights_before_is_written(fresh: Checkout, tmp_path: Path):
     """Each weight is the mean of that at the start and that of the same training without `--start-share`."""
-    made = {}
+    weights = {}
     for share in ("0", "0.25"):
         folder = tmp_path / share
         command = [*PRETRAINING, "--model", "reading", "--start", TINY, "--start-share", share]
         paths = ["--output-folder", str(folder), "--checkpoint", str(tmp_path / f"{share}.checkpoint")]
         done = fresh.run(*command, *paths, *SETTINGS)
         assert done.returncode == 0, done.stderr
-        made[share] = load_file(folder / "model.safetensors")
+        weights[share] = load_file(folder / "model.safetensors")
     start = load_file(Path(TINY, "model.safetensors"))
     moved = 0.0
-    for name, trained in made["0"].items():
+    for name, trained in weights["0"].items():
         expected = 0.25 * start[name].float() + 0.75 * trained.float()
-        torch.testing.assert_close(made["0.25"][name].float(), expected, atol=1e-3, rtol=2e-3)  # of float16
+        torch.testing.assert_close(weights["0.25"][name].float(), expected, atol=1e-3, rtol=2e-3)  # of float16
         moved = max(moved, float((trained.float() - start[name].float()).abs().max()))
     assert moved > 0.02, "the training changed too little to tell"

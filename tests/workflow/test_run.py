@@ -113,9 +113,9 @@ def test_the_lengths_of_all_prompts_are_studied_by_name(finished: Checkout):
     assert done.returncode == 0, done.stderr
     folder = finished.folder / "results/small"
     with (folder / "lengths.csv").open() as file:
-        found = {row["prompts"]: int(row["n"]) - int(row["dropped"]) for row in csv.DictReader(file)}
+        n_prompts = {row["prompts"]: int(row["n"]) - int(row["dropped"]) for row in csv.DictReader(file)}
     files = folder.rglob("prompts.parquet")
-    assert found == {str(path.parent.relative_to(folder)): records.count(path) for path in files}
+    assert n_prompts == {str(path.parent.relative_to(folder)): records.count(path) for path in files}
     assert (folder / "lengths.png").stat().st_size > 0
 
 

@@ -36,8 +36,8 @@ def put_vllm_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def own_children() -> list[psutil.Process]:
     """Those with vLLM, but for the server of other tests (processes.py)."""
-    started = [(one, " ".join(one.cmdline())) for one in psutil.Process().children(recursive=True)]
-    return [one for one, words in started if "vllm" in words and "processes.py" not in words]
+    started = [(process, " ".join(process.cmdline())) for process in psutil.Process().children(recursive=True)]
+    return [process for process, words in started if "vllm" in words and "processes.py" not in words]
 
 
 @pytest.mark.model

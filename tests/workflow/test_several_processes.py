@@ -62,9 +62,9 @@ def tasks(made_once: MadeOnce) -> Path:
 
 def make_tasks(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
-    of_set = ["--name", "few", "--source", "generator", "--n-tasks", "8", "--seed", "3", "--max-side", "6"]
+    flags = ["--name", "few", "--source", "generator", "--n-tasks", "8", "--seed", "3", "--max-side", "6"]
     output = str(folder / "tasks.parquet")
-    done = processes.run(["arc-refinery", "tasks", "evaluation", *of_set, "--output", output], ROOT)
+    done = processes.run(["arc-refinery", "tasks", "evaluation", *flags, "--output", output], ROOT)
     assert done.returncode == 0, done.stderr
 
 
@@ -98,16 +98,16 @@ def test_two_processes_train_as_one_does_also_when_interrupted(tasks: Path, tmp_
 
     (steps, heldout, (choice,)), (steps_of_two, heldout_of_two, (choice_of_two,)) = map(kinds_of, (alone, two))
     assert choice.step == choice_of_two.step
-    assert [one.step for one in heldout] == [0, 2, 4, 5]
-    for one, other in zip(heldout, heldout_of_two, strict=True):
-        assert (other.reward, other.solved) == pytest.approx((one.reward, one.solved), rel=1e-4)
-    for one, other in zip(steps, steps_of_two, strict=True):
-        assert one.keys() == other.keys()
-        same = {name for name in one if name == "reward" or name.startswith(("reward/", "share/", "completions/"))}
-        assert {name: other[name] for name in same} == pytest.approx({name: one[name] for name in same}, rel=1e-4)
-        assert other["loss"] == pytest.approx(one["loss"], rel=1e-4, abs=1e-6)  # advantages of a group sum to 0
-        assert other["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-4)
-        assert other["num_tokens"] == one["num_tokens"]
+    assert [record.step for record in heldout] == [0, 2, 4, 5]
+    for record, other in zip(heldout, heldout_of_two, strict=True):
+        assert (other.reward, other.solved) == pytest.approx((record.reward, record.solved), rel=1e-4)
+    for step, other in zip(steps, steps_of_two, strict=True):
+        assert step.keys() == other.keys()
+        same = {name for name in step if name == "reward" or name.startswith(("reward/", "share/", "completions/"))}
+        assert {name: other[name] for name in same} == pytest.approx({name: step[name] for name in same}, rel=1e-4)
+        assert other["loss"] == pytest.approx(step["loss"], rel=1e-4, abs=1e-6)  # advantages of a group sum to 0
+        assert other["grad_norm"] == pytest.approx(step["grad_norm"], rel=1e-4)
+        assert other["num_tokens"] == step["num_tokens"]
     ours, theirs = (load_file(folder / "adapter_model.safetensors") for folder in (alone, two))
     apart = sum(float((ours[name] - theirs[name]).square().sum()) for name in ours) ** 0.5
     assert apart < 1e-3 * sum(float(tensor.square().sum()) for tensor in ours.values()) ** 0.5

@@ -20,12 +20,12 @@ def learned(pristine: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Che
     """A checkout with a template that its own command learned from two made-up rows."""
     grids = ["Red Blue\nBlack Black", "Blue", "Pink", "Pink Pink", "Gray\nGray", "Red", "Green"]
     rows = []
-    for shown in (grids, [*grids[::-1], "Blue", "Red"]):
+    for words in (grids, [*grids[::-1], "Blue", "Red"]):
         pairs = "\n".join(
-            f"From\n{given}\nto\n{wanted}\n" for given, wanted in zip(shown[:-1:2], shown[1::2], strict=True)
+            f"From\n{before}\nto\n{wanted}\n" for before, wanted in zip(words[:-1:2], words[1::2], strict=True)
         )
-        user = f"Learn this.\n\n{pairs}\nAnd now\n{shown[-1]}"
-        rows.append([{"role": "user", "content": user}, {"role": "assistant", "content": f"So be it: {shown[0]}"}])
+        user = f"Learn this.\n\n{pairs}\nAnd now\n{words[-1]}"
+        rows.append([{"role": "user", "content": user}, {"role": "assistant", "content": f"So be it: {words[0]}"}])
     checkout = pristine.clone(tmp_path_factory.mktemp("learned") / "checkout")
     folder = checkout.folder / "results"
     folder.mkdir(exist_ok=True)

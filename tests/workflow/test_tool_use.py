@@ -31,7 +31,9 @@ def questions(run: Checkout, name: str) -> list[Question]:
 
 def episodes(run: Checkout, name: str, arm: str) -> list[Episode]:
     shards = (run.folder / RESULTS / name / arm).glob("*.parquet")
-    return sorted((one for shard in shards for one in records.read(shard, Episode)), key=lambda one: one.episode_id)
+    return sorted(
+        (episode for shard in shards for episode in records.read(shard, Episode)), key=lambda one: one.episode_id
+    )
 
 
 # a whole run
@@ -51,30 +53,39 @@ def test_a_run_ends_in_a_report_of_every_set_and_arm(finished_tools: Checkout):
 
 def test_every_arm_answers_every_question_equally_often(finished_tools: Checkout):
     for name in SETS:
-        expected = [f"{one.question_id}/{number:03d}" for one in questions(finished_tools, name) for number in (0, 1)]
+        expected = [
+            f"{question.question_id}/{number:03d}" for question in questions(finished_tools, name) for number in (0, 1)
+        ]
         for arm in ARMS:
-            assert [one.episode_id for one in episodes(finished_tools, name, arm)] == expected
+            assert [episode.episode_id for episode in episodes(finished_tools, name, arm)] == expected
 
 
 def test_the_adapter_answers_otherwise_than_the_model_alone(finished_tools: Checkout):
     without, trained = (episodes(finished_tools, "sums", arm) for arm in ARMS)
-    assert {one.adapter for one in without} == {""}
-    assert {one.adapter for one in trained} == {f"{RESULTS}/adapters/trained"}
-    assert [one.messages for one in without] != [one.messages for one in trained]
+    assert {episode.adapter for episode in without} == {""}
+    assert {episode.adapter for episode in trained} == {f"{RESULTS}/adapters/trained"}
+    assert [episode.messages for episode in without] != [episode.messages for episode in trained]
 
 
 def test_demonstrations_call_both_tools(finished_tools: Checkout):
-    made = list(records.read(finished_tools.folder / RESULTS / "training/conversations.parquet", records.Conversation))
-    assert 12 <= len(made) <= 24
-    called = [one for one in made if one.n_calls]
-    assert 0 < len(called) < len(made)
-    by_set = {name: [one for one in called if one.question_id.startswith(f"{name}-train/")] for name in SETS}
+    conversations = list(
+        records.read(finished_tools.folder / RESULTS / "training/conversations.parquet", records.Conversation)
+    )
+    assert 12 <= len(conversations) <= 24
+    called = [conversation for conversation in conversations if conversation.n_calls]
+    assert 0 < len(called) < len(conversations)
+    by_set = {
+        name: [conversation for conversation in called if conversation.question_id.startswith(f"{name}-train/")]
+        for name in SETS
+    }
     # whose program was run: what it gave is what its first assert expects
     (tried, *_), programs = by_set["programs"], questions(finished_tools, "programs-train")
-    (asked,) = [one for one in programs if one.question_id == tried.question_id]
-    assert asked.asserts is not None
-    expected = asked.asserts.statements[0].rpartition(" == ")[2]
-    (result,) = [one.text for one in tried.segments if "<tool_response>" in one.text and not one.is_sampled][-1:]
+    (question,) = [candidate for candidate in programs if candidate.question_id == tried.question_id]
+    assert question.asserts is not None
+    expected = question.asserts.statements[0].rpartition(" == ")[2]
+    (result,) = [
+        segment.text for segment in tried.segments if "<tool_response>" in segment.text and not segment.is_sampled
+    ][-1:]
     assert f"<tool_response>\n{expected}\n</tool_response>" in result
     assert by_set["sums"]
 
@@ -140,8 +151,8 @@ def test_killed_in_training_with_other_shards_and_cores_it_ends_with_the_same_re
         """Of all results, but for those that tell of shards."""
         paths = [path for path in (run.folder / "results").rglob("*") if path.is_file()]
         names = {str(path.relative_to(run.folder)): path for path in paths if ".progress" not in path.parts}
-        told = (f"{RESULTS}/settings.json", f"{RESULTS}/sums/", "results/tools.yaml")
-        return {name: path.read_bytes() for name, path in names.items() if not name.startswith(told)}
+        apart = (f"{RESULTS}/settings.json", f"{RESULTS}/sums/", "results/tools.yaml")
+        return {name: path.read_bytes() for name, path in names.items() if not name.startswith(apart)}
 
     assert contents(again) == contents(finished_tools)
     assert [path.name for path in (results / "sums/trained").glob("*.parquet")] == ["000.parquet"]

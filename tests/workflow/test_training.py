@@ -119,7 +119,7 @@ def test_a_training_in_parts_ends_with_the_same_bytes(finished: Checkout, tmp_pa
     run(finished, training(tmp_path / "whole", flags))
     second, last = ["--until-step", "2"], ["--until-step", "4", "--continue-from", str(tmp_path / "part@2")]
     run(finished, [*training(tmp_path / "part@2", flags), *second])
-    kept = contents_of_files(tmp_path / "part@2")
+    files_of_step_2 = contents_of_files(tmp_path / "part@2")
     finished.kill_when(
         lambda: is_whole(tmp_path / "part@4.checkpoints/checkpoint-2/trainer_state.json"),
         *training(tmp_path / "part@4", flags),
@@ -128,7 +128,7 @@ def test_a_training_in_parts_ends_with_the_same_bytes(finished: Checkout, tmp_pa
     run(finished, [*training(tmp_path / "part@4", flags), *last])
     run(finished, [*training(tmp_path / "part", flags), "--continue-from", str(tmp_path / "part@4")])
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
-    assert contents_of_files(tmp_path / "part@2") == kept, "a later part leaves the earlier ones alone"
+    assert contents_of_files(tmp_path / "part@2") == files_of_step_2, "a later part leaves the earlier ones alone"
     assert log_of(tmp_path / "part@4")[Choice] == [Choice(4, "a step to keep")]
     steps = {name: load_file(tmp_path / name / "adapter_model.safetensors") for name in ("part@2", "part@4")}
     assert any(not tensor.equal(steps["part@4"][name]) for name, tensor in steps["part@2"].items())
@@ -214,7 +214,7 @@ def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Pat
     with sqlite3.connect(tmp_path / "arc-refinery.db") as database:
         rows = database.execute("select run_name, metrics from metrics").fetchall()
     logged = [one for _, metrics in rows if "train/reward" in (one := json.loads(metrics))]
-    assert {one["train/global_step"]: one["train/reward"] for one in logged} == rewards
+    assert {entry["train/global_step"]: entry["train/reward"] for entry in logged} == rewards
     (run_file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     name = f"{tmp_path}/tracked {run_file.stem.removeprefix('run-')[:8]}"  # without @2: all parts are one run
     assert {run_name for run_name, _ in rows} == {name}

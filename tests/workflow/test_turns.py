@@ -40,7 +40,10 @@ def blur(source: Path, folder: Path) -> None:
     shutil.copytree(source, folder)
     weights = load_file(source / "model.safetensors")
     noise = torch.Generator().manual_seed(0)
-    noisy = {name: one + 0.05 * one.std() * torch.randn(one.shape, generator=noise) for name, one in weights.items()}
+    noisy = {
+        name: tensor + 0.05 * tensor.std() * torch.randn(tensor.shape, generator=noise)
+        for name, tensor in weights.items()
+    }
     save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -74,11 +77,11 @@ def attempts(run: Checkout, branch: str) -> list[Attempt]:
 def test_each_turn_refines_the_one_before(run: Checkout) -> None:
     before = {attempt.attempt_id for attempt in attempts(run, "turn1-sampling-0")}
     for turn in (2, 3, 4):
-        made = attempts(run, f"four-turns-sampling-0-turn{turn}")
-        assert made
-        assert {attempt.turn for attempt in made} == {turn}
-        assert {attempt.parent_id for attempt in made} <= before
-        before = {attempt.attempt_id for attempt in made}
+        turn_attempts = attempts(run, f"four-turns-sampling-0-turn{turn}")
+        assert turn_attempts
+        assert {attempt.turn for attempt in turn_attempts} == {turn}
+        assert {attempt.parent_id for attempt in turn_attempts} <= before
+        before = {attempt.attempt_id for attempt in turn_attempts}
 
 
 def test_turns_are_sampled_with_the_model_that_they_name(run: Checkout) -> None:
@@ -93,24 +96,25 @@ def test_turns_are_sampled_with_the_model_that_they_name(run: Checkout) -> None:
     }
     assert list(models.values()) == [{MODEL}, {"results/blurred"}, {"results/blurred"}, {MODEL}]
     first, other = (attempts(run, f"turn1{name}-sampling-0") for name in ("", "-blurred"))
-    assert [one.prompt_id for one in first[:8]] == [one.prompt_id for one in other[:8]]
-    assert [one.completion for one in first[:8]] != [one.completion for one in other[:8]]
+    assert [attempt.prompt_id for attempt in first[:8]] == [attempt.prompt_id for attempt in other[:8]]
+    assert [attempt.completion for attempt in first[:8]] != [attempt.completion for attempt in other[:8]]
 
 
 def test_seeds_of_sampling_give_other_prompts_and_other_completions(run: Checkout) -> None:
     first, second = (attempts(run, f"turn1-sampling-{seed}") for seed in (0, 1))
-    assert ({one.seed for one in first}, {one.seed for one in second}) == ({0}, {1})
-    assert [one.task_id for one in first] == [one.task_id for one in second]
-    assert [one.augmentation for one in first] != [one.augmentation for one in second]
-    assert [one.completion for one in first] != [one.completion for one in second]
+    assert ({attempt.seed for attempt in first}, {attempt.seed for attempt in second}) == ({0}, {1})
+    assert [attempt.task_id for attempt in first] == [attempt.task_id for attempt in second]
+    assert [attempt.augmentation for attempt in first] != [attempt.augmentation for attempt in second]
+    assert [attempt.completion for attempt in first] != [attempt.completion for attempt in second]
 
 
 def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
     usual, own = (attempts(run, f"{arm}-sampling-0-turn2") for arm in ("by-another", "one-parent"))
 
-    def most_parents(made: list[Attempt]) -> int:
+    def most_parents(prompted: list[Attempt]) -> int:
         return max(
-            len({one.parent_id for one in made if one.task_id == task}) for task in {one.task_id for one in made}
+            len({attempt.parent_id for attempt in prompted if attempt.task_id == task})
+            for task in {attempt.task_id for attempt in prompted}
         )
 
     assert (most_parents(usual), most_parents(own)) == (2, 1)
@@ -120,7 +124,9 @@ def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Chec
     folder = run.folder / "results/small/heldout"
 
     def verdicts(branch: str) -> dict[str, Verdict]:
-        return {one.attempt_id: one for one in records.read(folder / branch / "verdicts/000.parquet", Verdict)}
+        return {
+            verdict.attempt_id: verdict for verdict in records.read(folder / branch / "verdicts/000.parquet", Verdict)
+        }
 
     before = verdicts("turn1-sampling-0")
     for turn in (2, 3):
@@ -131,8 +137,8 @@ def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Chec
                 program: dict[str, Any] = {}
                 sys.modules["common"] = common
                 exec(str(extract_code(attempt.completion)), program)
-                for given, grid in zip(before[attempt.parent_id].train_outputs, verdict.train_outputs, strict=True):
-                    seen = program["transform"](attempt.augmentation.apply(given).astype(int))
+                for output, grid in zip(before[attempt.parent_id].train_outputs, verdict.train_outputs, strict=True):
+                    seen = program["transform"](attempt.augmentation.apply(output).astype(int))
                     assert np.array_equal(attempt.augmentation.undo(np.asarray(seen, np.uint8)), grid)
                 n_checked += 1
         assert n_checked

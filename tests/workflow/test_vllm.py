@@ -56,10 +56,10 @@ def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str =
 
 def assert_same(ours: Sequence[Attempt], theirs: Sequence[Attempt]) -> None:
     assert len(ours) == len(theirs) > 0
-    for one, other in zip(ours, theirs, strict=True):
+    for sample, other in zip(ours, theirs, strict=True):
         for field in ("attempt_id", "completion", "n_tokens", "finish_reason"):
-            assert getattr(one, field) == getattr(other, field), one.attempt_id
-        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
+            assert getattr(sample, field) == getattr(other, field), sample.attempt_id
+        assert sample.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_sigterm_ends_vllms_engine_too_where_it_has_a_process_of_its_own(tmp_pat
         time.sleep(0.01)
     process = psutil.Process(running.pid)
     started = process.children(recursive=True)
-    assert any("VLLM::EngineCore" in " ".join(one.cmdline()) for one in started), output.read_text()
+    assert any("VLLM::EngineCore" in " ".join(process.cmdline()) for process in started), output.read_text()
     running.send_signal(signal.SIGTERM)
     _, alive = psutil.wait_procs([process], timeout=30)
     assert not alive
@@ -143,14 +143,14 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
     flags += " --generation.temperature 0 --n-predictions 1"
     if with_adapter:
         flags += f" --lora-path {make_adapter(tmp_path / 'adapter', TINY_TOOLS)}"
-    played = {}
+    episodes = {}
     for backend in ("vllm", "transformers"):
         words = ["arc-refinery", "tools", "episodes", *flags.split(), "--backend", backend, "--output-folder"]
         done = run([*words, str(tmp_path / backend)], backend)
         assert done.returncode == 0, done.stderr[-3000:]
-        played[backend] = [
-            (one.completion_ids, one.mask, one.reward)
-            for one in records.read(tmp_path / backend / "000.parquet", records.Episode)
+        episodes[backend] = [
+            (episode.completion_ids, episode.mask, episode.reward)
+            for episode in records.read(tmp_path / backend / "000.parquet", records.Episode)
         ]
-    assert len(played["vllm"]) == 16
-    assert played["vllm"] == played["transformers"]
+    assert len(episodes["vllm"]) == 16
+    assert episodes["vllm"] == episodes["transformers"]
