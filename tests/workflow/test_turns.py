@@ -111,10 +111,10 @@ def test_seeds_of_sampling_give_other_prompts_and_other_completions(run: Checkou
 def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
     usual, own = (attempts(run, f"{arm}-sampling-0-turn2") for arm in ("by-another", "one-parent"))
 
-    def most_parents(prompted: list[Attempt]) -> int:
+    def most_parents(from_turn: list[Attempt]) -> int:
         return max(
-            len({attempt.parent_id for attempt in prompted if attempt.task_id == task})
-            for task in {attempt.task_id for attempt in prompted}
+            len({attempt.parent_id for attempt in from_turn if attempt.task_id == task})
+            for task in {attempt.task_id for attempt in from_turn}
         )
 
     assert (most_parents(usual), most_parents(own)) == (2, 1)
