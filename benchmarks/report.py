@@ -45,7 +45,7 @@ LOAD = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.evaluation.arms import load_results
+from arc_refinery.refining.evaluation.results import load_results
 experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), Refining)
 results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.attempts_of_arm(arm)) for arm in experiment.arms))
@@ -54,7 +54,7 @@ ATTEMPTS = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.reporting.refining import tidy
+from arc_refinery.refining.report import tidy
 folder = Path(sys.argv[1])
 experiment = config.load_experiment(folder / "settings.json", Refining)
 tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")

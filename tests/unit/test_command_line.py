@@ -129,7 +129,7 @@ def test_train_takes_one_kind(words: str, monkeypatch: pytest.MonkeyPatch, capsy
 
 def test_a_kind_that_is_no_module_is_named(monkeypatch: pytest.MonkeyPatch):
     said = str(run(monkeypatch, "train --kind none.such --help"))
-    assert "kind is 'none.such'; expected refining, tool-use, or a package with the module commands" in said
+    assert "kind is 'none.such'; expected refining, tool-use, or a package with commands:Train" in said
 
 
 @pytest.mark.parametrize("words", ["--help", "tasks split --help", "tools"])

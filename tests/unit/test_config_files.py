@@ -138,11 +138,15 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(
 def test_a_kind_whose_module_fails_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, reason: str
 ) -> None:
-    (tmp_path / "failing_kind.py").write_text(source)
+    package = tmp_path / "failing_kind"
+    package.mkdir()
+    for name in ("config", "commands"):
+        (package / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "failing_kind", raising=False)
+    for name in ("failing_kind", "failing_kind.config", "failing_kind.commands"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", kind="failing_kind")
     with pytest.raises(ConfigError, match=rf"mine\.yaml .*kind is 'failing_kind'; .*{reason}"):
         load_experiment(mine)
-    with pytest.raises(InputError, match=f"--kind failing_kind: .*{reason}"):
+    with pytest.raises(InputError, match=f"kind is 'failing_kind'; .*{reason}"):
         load("train --kind failing_kind")

@@ -211,7 +211,7 @@ def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypa
 STARTS_ANOTHER = """
 import subprocess, sys, time
 from arc_refinery import cli
-from arc_refinery.cli.flags import Command
+from arc_refinery.commands.flags import Command
 class Sleep(Command):
     def run(self):
         print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)

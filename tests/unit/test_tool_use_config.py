@@ -46,9 +46,10 @@ def test_the_settings_that_are_written_down_are_the_same_experiment(name: str, t
     assert load_experiment(settings, ToolUse) == experiment
 
 
-def test_the_kind_of_an_experiment_is_written_or_seen_from_its_questions(content: Content, wording: Wording):
+def test_the_kind_of_an_experiment_is_written(content: Content, wording: Wording):
     assert content.pop("kind") == "tool-use"
-    assert isinstance(validate_experiment(content, "mine.yaml"), ToolUse)
+    with pytest.raises(ConfigError, match=r"^mine.yaml: kind is missing.*tool-use[^\n]*$"):
+        validate_experiment(content, "mine.yaml")
     content["kind"] = "tools"
     with pytest.raises(ConfigError, match=r"^mine.yaml: kind .*'tools'") as caught:
         validate_experiment(content, "mine.yaml")

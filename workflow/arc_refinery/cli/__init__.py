@@ -176,11 +176,10 @@ def load(name: str) -> "type[Command]":
     if kind:
         from arc_refinery.config import part
 
-        commands, class_name = part(kind, "commands"), "Train"
+        loaded: type[Command] = part(kind, "commands:Train")
     else:
         module, _, class_name = COMMANDS[command].rpartition(".")
-        commands = import_module(f"arc_refinery.{module}")
-    loaded: type[Command] = getattr(commands, class_name)
+        loaded = getattr(import_module(f"arc_refinery.{module}"), class_name)
     return loaded
 
 

@@ -42,7 +42,7 @@ def write_docs(folder: Path) -> None:
 
 def schema_text() -> str:
     """A config may leave any key to its `base`, so the schema requires none; the pipeline does."""
-    kinds = [part(name, "config").Experiment for name in KINDS]
+    kinds = [part(name, "config:Experiment") for name in KINDS]
     schema = TypeAdapter[Any](reduce(or_, kinds)).json_schema()
     for definition in schema["$defs"].values():
         definition.pop("required", None)
@@ -55,7 +55,7 @@ def reference() -> str:
     """Return one table per section of the configuration."""
     tables = []
     for name in KINDS:
-        tables += [f"## Keys with `kind: {name}`\n", *_tables("the top level", part(name, "config").Experiment)]
+        tables += [f"## Keys with `kind: {name}`\n", *_tables("the top level", part(name, "config:Experiment"))]
     return "".join(f"\n{line}" if line.startswith("#") else line for line in tables)
 
 

@@ -1,10 +1,10 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
 from collections.abc import Mapping
-from importlib import import_module
 from itertools import chain
 from os.path import exists
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, TypeVar, overload
 
 from pydantic import ValidationError
@@ -42,6 +42,9 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
         return kind.model_validate(config)
     except ValidationError as error:
         lines = [explain(fault) for fault in faults_of(error)]
+        foreign = set(config) - set(kind.model_fields)
+        if "kind" not in config and (others := [name for name in KINDS if foreign & _keys(name)]):
+            lines = [f"kind is missing; write `kind: {others[0]}`, which has the key {min(foreign & _keys(others[0]))}"]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
 
 
@@ -71,6 +74,10 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any], keeps_nulls: boo
         else:
             result[key] = value
     return result
+
+
+def _keys(kind: str) -> set[str]:
+    return set(part(kind, "config:Experiment").model_fields)
 
 
 def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
@@ -111,18 +118,18 @@ def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any
 
 
 def part(kind: str, name: str) -> Any:
-    """Load a module of a kind's package: `config`, `stages`, `commands` or `report`. Raises `ConfigError`."""
+    """Load a module of a kind's package, `stages`, or what it holds, `config:Experiment`. Raises `ConfigError`."""
     if kind in KINDS:
-        return import_module(f"{KINDS[kind]}.{name}")
+        return resolve_name(f"{KINDS[kind]}.{name}")
     if not all(word.isidentifier() for word in kind.split(".")):
         raise ConfigError(f"kind is {kind!r:.100}; expected {', '.join(KINDS)}, or the package of a kind of your own")
     try:
-        return import_module(f"{kind}.{name}")
+        return resolve_name(f"{kind}.{name}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (a module of the user may raise anything)
         raise ConfigError(
-            f"kind is {kind!r:.100}; expected {', '.join(KINDS)}, or a package with the module {name} "
+            f"kind is {kind!r:.100}; expected {', '.join(KINDS)}, or a package with {name} "
             f"(docs/development.md): {type(error).__name__}: {error!s:.200}"
         ) from None
 
@@ -133,13 +140,13 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     if not isinstance(name, str):
         raise ConfigError(f"{origin}: kind is {name!r:.100}; expected {', '.join(KINDS)}, or the package of a kind")
     try:
-        own = getattr(part(name, "config"), "Experiment", None)
+        own = part(name, "config:Experiment")
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
     if not isinstance(own, type) or not issubclass(own, Experiment):
         raise ConfigError(
-            f"{origin}: kind is {name}, but its module `config` has no class Experiment that is a subclass of "
-            "arc_refinery.config.Experiment (docs/development.md)"
+            f"{origin}: kind is {name}, but its config:Experiment is not a subclass of arc_refinery.config.Experiment "
+            "(docs/development.md)"
         )
     return own
 

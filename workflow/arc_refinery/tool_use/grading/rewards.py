@@ -2,7 +2,7 @@
 
 gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
 exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
-code_exec    the program (prompts/blocks.py: which block) passes all asserts that can be checked (code_exec.py)
+code_exec    the program (programs.py: which block) passes all asserts that can be checked (code_exec.py)
 """
 
 import ast
@@ -89,7 +89,7 @@ def _program(answer: str, question: Question) -> str | None:
 def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     """Return the program of an answer: the last block that defines a function which the asserts call.
 
-    None without a block. prompts/blocks.py has the rule.
+    None without a block. programs.py has the rule.
     """
     return last_program(text, _tested(asserts))
 
