@@ -313,7 +313,7 @@ def test_one_odd_answer_takes_nothing_from_the_prefix(tmp_path: Path):
     rows[3]["messages"][-1]["content"] = "I cannot do that."
     learned = learn(write(tmp_path / "rows.jsonl", rows))
     assert learned.template.assistant_prefix == PREFIX
-    assert (learned.n_fitting, learned.n_begun) == (len(rows), len(rows) - 1)
+    assert (learned.n_fitting, learned.n_prefixed) == (len(rows), len(rows) - 1)
 
 
 def test_a_prefix_does_not_end_between_a_sign_and_a_line_break(tmp_path: Path):

@@ -31,7 +31,7 @@ class SampleAttempts(ShardFlags):
     n_predictions: config.PositiveInt = 8  # for tasks: completions per task
     batch_size: config.PositiveInt = 8  # for tasks: completions per prompt
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
-    test_inputs: TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
+    test_inputs: TestInputs = "one"  # for tasks: test inputs that a prompt shows; `one` is drawn at random
     template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
     temperature: config.Temperature = 1.0  # 0: greedy
@@ -66,10 +66,10 @@ class SampleAttempts(ShardFlags):
             test_inputs=self.test_inputs,
             max_output_tokens=self.max_output_tokens,
         )
-        made = list(prompts_in(self.dataset_path, sampling, self.template, self.colors, self.model_path, self.seed))
-        fitting = [prompt for prompt in made if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
+        prompts = list(prompts_in(self.dataset_path, sampling, self.template, self.colors, self.model_path, self.seed))
+        fitting = [prompt for prompt in prompts if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
         logging.info(
-            "%d of %d prompts are too long for the window and were left out", len(made) - len(fitting), len(made)
+            "%d of %d prompts are too long for the window and were left out", len(prompts) - len(fitting), len(prompts)
         )
         return fitting
 
@@ -120,7 +120,10 @@ class GradeAttempts(Command):
         from arc_refinery.refining.grading import grade_attempts
 
         tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
-        outputs = read_outputs(self.parents, self._parent_ids()) if self.parents else None
+        outputs = None
+        if self.parents:
+            parent_ids = {name for path in self.attempts for name in records.texts(path, records.Attempt, "parent_id")}
+            outputs = read_outputs(self.parents, parent_ids)
         check_attempts(self.attempts, self.tasks_path, tasks, outputs)
         attempts = (attempt for _, attempt in records.read_all(self.attempts, records.Attempt))
         n_attempts = sum(map(records.count, self.attempts))
@@ -128,11 +131,6 @@ class GradeAttempts(Command):
             verdicts = grade_attempts(attempts, tasks, executor, n_attempts, outputs)
             settings = self.sandbox.model_dump()
             records.write(self.output, records.Verdict, verdicts, self.seed, settings, made_from=self.attempts)
-
-    def _parent_ids(self) -> set[str]:
-        from arc_refinery import records
-
-        return {name for path in self.attempts for name in records.texts(path, records.Attempt, "parent_id")}
 
 
 class Execute(Command):

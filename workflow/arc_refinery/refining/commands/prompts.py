@@ -68,7 +68,7 @@ class FirstPrompts(PromptFlags):
         longest = self.max_model_len - self.sampling.max_output_tokens
         renderer.check_template(template, longest)
         excluded = left_out(self.overlap)
-        made = first_turn_prompts(
+        prompts = first_turn_prompts(
             (task for task in records.read(self.tasks_path, Task) if task.task_id not in excluded),
             self.sampling.n_predictions,
             self.sampling,
@@ -79,7 +79,7 @@ class FirstPrompts(PromptFlags):
         )
         settings = self.sampling.model_dump(exclude=config.marked(Sampling, ATTEMPTS))
         settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
-        write_prompts(self.output, made, longest, self.seed, settings, made_from=[self.tasks_path])
+        write_prompts(self.output, prompts, longest, self.seed, settings, made_from=[self.tasks_path])
 
 
 class Refine(NextTurnFlags):
@@ -116,9 +116,9 @@ class Refine(NextTurnFlags):
         )
         renderer, longest = Renderer(self.model_path), self.max_model_len - self.max_output_tokens
         renderer.check_template(template, longest)
-        made = next_turn_prompts(read_graded(self.files, left_out(self.overlap)), plan, template, renderer)
+        prompts = next_turn_prompts(read_graded(self.files, left_out(self.overlap)), plan, template, renderer)
         settings = self.decisive() | {"template": asdict(template)}
-        write_prompts(self.output, made, longest, self.seed, settings)
+        write_prompts(self.output, prompts, longest, self.seed, settings)
 
 
 class WriteDemonstrations(NextTurnFlags):
@@ -161,7 +161,7 @@ class WriteDemonstrations(NextTurnFlags):
                 sources = source_answers(records.read(self.tasks_path, Task), template, executor)
         else:
             generated = {task.task_id for task in records.read(self.tasks_path, Task) if is_generated(task)}
-        made = make_demonstrations(
+        demonstrations = make_demonstrations(
             read_graded(self.files, left_out(self.overlap)),
             sources,
             plan,
@@ -171,7 +171,7 @@ class WriteDemonstrations(NextTurnFlags):
             generated,
         )
         settings = self.decisive() | {"template": asdict(template)}
-        records.write(self.output, records.Demonstration, made, self.seed, settings, lambda: dict(counts))
+        records.write(self.output, records.Demonstration, demonstrations, self.seed, settings, lambda: dict(counts))
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
 
 
@@ -211,7 +211,7 @@ class Learn(Command):
         save_template(learned.template, self.output)
         print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
         if prefix := learned.template.assistant_prefix:
-            print(f"{learned.n_begun} of their answers start with the assistant prefix {prefix!r}")
+            print(f"{learned.n_prefixed} of their answers start with the assistant prefix {prefix!r}")
         for reason in learned.misfits:
             print(f"does not fit: {reason}")
 

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from arc_refinery.refining.environment import RefineEnvironment
 
 
-def _published_lengths() -> config.Lengths:
-    return config.Lengths(max_completion_length=1024, max_seq_length=2048)
-
-
 def _published_grpo() -> Grpo:
     """Return the defaults of the published scripts, and of the libraries that they ran with (docs/full-size.md)."""
     return Grpo(
@@ -50,9 +46,11 @@ class Train(GrpoFlags):
     model_path: ModelPath = Field(PUBLISHED_MODEL, description=MODEL)
     lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
     training: Annotated[Grpo, FLAT] = Field(default_factory=_published_grpo)
-    lengths: Annotated[config.Lengths, FLAT] = Field(default_factory=_published_lengths)
+    lengths: Annotated[config.Lengths, FLAT] = Field(
+        default_factory=lambda: config.Lengths(max_completion_length=1024, max_seq_length=2048)
+    )
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
-    test_inputs: TestInputs = "one"  # for tasks: that a prompt shows; one is drawn at random
+    test_inputs: TestInputs = "one"  # for tasks: test inputs that a prompt shows; `one` is drawn at random
     template: config.Line = "words"  # wording of prompts and feedback: compact, words, or a learned folder
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
     form: FeedbackForm = "given"  # form of that feedback

@@ -15,8 +15,7 @@ from arc_refinery.refining.prompts import FeedbackForm
 # The last two are controls: a model that uses its feedback refines worse with them.
 FeedbackKind = Literal["real", "none", "other-task"]
 
-
-OF_LATER_TURNS = ("feedback", "select", "n_parents", "include_errors", "form", "history")
+LATER_TURN_KEYS = ("feedback", "select", "n_parents", "include_errors", "form", "history")
 
 
 class Turn(Strict):
@@ -55,7 +54,7 @@ class Turn(Strict):
 
     @property
     def is_control(self) -> bool:
-        """Whether the feedback tells nothing about the attempt."""
+        """Whether the feedback has no information on the attempt."""
         match self.feedback:
             case "real":
                 return False
@@ -63,7 +62,7 @@ class Turn(Strict):
                 return True
 
     def refinement(self, usual: Refinement) -> Refinement:
-        """Return the settings that choose which attempts of the previous turn are refined."""
+        """Return the settings that select the attempts to refine."""
         own = {key: getattr(self, key) for key in Refinement.model_fields if getattr(self, key) is not None}
         return usual.model_copy(update=own)
 
@@ -82,8 +81,8 @@ class Arm(BaseArm):
     @model_validator(mode="after")
     def _first_turns_refine_nothing(self) -> "Arm":
         first = self.turns[0]
-        if given := [key for key in OF_LATER_TURNS if getattr(first, key) != Turn.model_fields[key].default]:
-            raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(given)}")
+        if refining_keys := [key for key in LATER_TURN_KEYS if getattr(first, key) != Turn.model_fields[key].default]:
+            raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(refining_keys)}")
         return self
 
     @property
@@ -129,11 +128,11 @@ class Arm(BaseArm):
 
     @property
     def over_steps(self) -> list[str]:
-        """The trainings of which it asks for the adapters of every kept step."""
+        """The trainings whose adapters of every kept step this arm asks for."""
         return [turn.adapter.removesuffix(AT + EVERY) for turn in self.turns if turn.adapter.endswith(AT + EVERY)]
 
     def at_step(self, step: int) -> "Arm":
-        """Return this arm with the adapters of one step for those of every step."""
+        """Return this arm with the adapters of one step instead of those of every step."""
         names = {f"{run}{AT}{EVERY}": f"{run}{AT}{step}" for run in self.over_steps}
         return self._with(f"{self.name}{AT}{step}", names)
 

@@ -35,11 +35,13 @@ class Refining(Compared[Arm]):
         None,
         description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
     )
-    problems: Problems | None = Field(None, description="Where training problems come from.")
-    parts: Parts | None = Field(None, description="How training tasks are split.")
+    problems: Problems | None = Field(None, description="Source of the training problems.")
+    parts: Parts | None = Field(None, description="Split of the training tasks.")
     sampling: Sampling = Field(description="Sampling of completions, for training tasks and evaluation.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
-    refinement: Refinement = Field(default_factory=lambda: Refinement(), description="Which attempts get another turn.")
+    refinement: Refinement = Field(
+        default_factory=lambda: Refinement(), description="Selection of the attempts to refine."
+    )
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation = Field(description="Arms to compare, and sets of tasks to compare them on.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
@@ -137,14 +139,9 @@ class Refining(Compared[Arm]):
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
 
     @property
-    def _learns_from_sources(self) -> bool:
-        sft = self.training.sft if self.training else None
-        return sft is not None and sft.demonstrations.targets == "source"
-
-    @property
     def augments_parts(self) -> bool:
-        chosen = self.parts.use_data_augmentation if self.parts else None
-        return self.sampling.use_data_augmentation if chosen is None else chosen
+        own = self.parts.use_data_augmentation if self.parts else None
+        return self.sampling.use_data_augmentation if own is None else own
 
     @property
     def training_tasks(self) -> list[str]:
@@ -165,43 +162,43 @@ class Refining(Compared[Arm]):
         return [
             (name, seeded)
             for at_step in self._with_steps(arm).values()
-            for name, one in self.per_training(at_step)
-            for seeded in [one.with_seed(seed) for seed in self.evaluation.seeds] or [one]
+            for name, trained in self.per_training(at_step)
+            for seeded in [trained.with_seed(seed) for seed in self.evaluation.seeds] or [trained]
         ]
 
     def _with_steps(self, arm: Arm) -> dict[int | None, Arm]:
         """Expand an arm over the steps whose adapters are kept; None: it does not ask for all of them."""
         if not arm.over_steps:
             return {None: arm}
-        runs = [run for of in arm.over_steps for run in (self.runs if of == TRAINED else {of: None})]
+        runs = [run for name in arm.over_steps for run in (self.runs if name == TRAINED else {name: None})]
         return {step: arm.at_step(step) for step in sorted({step for run in runs for step in self.kept_steps(run)})}
 
     @cached_property
     def over_steps(self) -> dict[str, dict[int, str]]:
         """Names in `repetitions` by kept step, of each configured arm that asks for all of them.
 
-        With the arms that have the untrained model (step 0) or the final adapter instead, if there are such arms.
+        Includes the arms with the untrained model (step 0) and with the final adapter, if any.
         """
-        found: dict[str, dict[int, str]] = {}
+        over_steps: dict[str, dict[int, str]] = {}
         for configured in self.evaluation.arms:
             for step, at_step in self._with_steps(configured).items():
                 if step is None:
                     continue
                 for name, arm in self.per_training(at_step):
                     run = next(run_and_step(turn.adapter)[0] for turn in arm.turns if AT in turn.adapter)
-                    series = found.setdefault(name.replace(f"{AT}{step}", ""), {})
+                    series = over_steps.setdefault(name.replace(f"{AT}{step}", ""), {})
                     series[step] = name
                     for end, adapter in ((0, "none"), (self.runs[run].grpo.max_steps, run)):
                         if end >= 0 and (other := self._with_kept_replaced(arm, adapter)):
                             series[end] = other
-        return {name: dict(sorted(series.items())) for name, series in found.items()}
+        return {name: dict(sorted(series.items())) for name, series in over_steps.items()}
 
     def _with_kept_replaced(self, arm: Arm, adapter: str) -> str | None:
-        """The name in `repetitions` of the arm that has `adapter` for the kept ones of another arm, if there is one."""
+        """The name in `repetitions` of the arm that has `adapter` instead of the kept adapters of `arm`, if any."""
         turns = tuple(
             turn.model_copy(update={"adapter": adapter}) if AT in turn.adapter else turn for turn in arm.turns
         )
-        names = (name for name, arms in self.repetitions.items() for one in arms if one.turns == turns)
+        names = (name for name, arms in self.repetitions.items() for other in arms if other.turns == turns)
         return next(names, None)
 
     @cached_property
@@ -209,20 +206,20 @@ class Refining(Compared[Arm]):
         """Pairs of names in `repetitions` to compare: the first minus the second."""
         names = list(self.repetitions)
         with_baseline = [(name, names[0]) for name in names[1:]]
-        chosen = [
+        others = [
             pair
             for first, second in self.evaluation.comparisons
             for pair in product(self._names_of(first), self._names_of(second))
         ]
         if not self.evaluation.comparisons and len(names) <= 3:
-            chosen = [(second, first) for first, second in combinations(names, 2)]
-        return list(dict.fromkeys([*with_baseline, *chosen]))
+            others = [(second, first) for first, second in combinations(names, 2)]
+        return list(dict.fromkeys([*with_baseline, *others]))
 
     def _names_of(self, arm: str) -> list[str]:
         """Names for `arms_called` of a configured arm, or of one of the arms it expands to."""
-        of_config = {one.name: one for one in self.evaluation.arms}
-        if arm in of_config:
-            return list(dict.fromkeys(name for name, _ in self.expanded(of_config[arm])))
+        configured = {entry.name: entry for entry in self.evaluation.arms}
+        if arm in configured:
+            return list(dict.fromkeys(name for name, _ in self.expanded(configured[arm])))
         return [arm]
 
     def model_of(self, turn: Turn) -> PromptedModel:
@@ -240,13 +237,13 @@ class Refining(Compared[Arm]):
         return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
 
     def n_shards(self, tasks: str) -> int:
-        """How many sampling jobs a part or an evaluation set is split into."""
+        """Number of sampling jobs of a part or an evaluation set."""
         if self.parts and tasks in self.part_names:
             return self.parts.shards_per_part
         return self.evaluation_set(tasks).shards
 
     def files(self, results: Path, tasks: str, branch: str) -> BranchFiles:
-        """The records of a branch of a part or an evaluation set. `results`: the folder of the experiment's results."""
+        """The records of a branch of a part or an evaluation set; `results` is the experiment's folder of results."""
         return BranchFiles(results / tasks / branch, self.n_shards(tasks), self.shards_per_grading_job)
 
     @property
@@ -258,7 +255,7 @@ class Refining(Compared[Arm]):
     def arm_and_turn(self, branch: str) -> tuple[Arm, int]:
         """The arm and the number of the turn that a branch such as `refine-trained-turn2` belongs to.
 
-        Raises `ConfigError` where the experiment has no such branch.
+        Raises `ConfigError` if the experiment has no such branch.
         """
         for arm in self.arms:
             if branch in arm.branches:
@@ -266,12 +263,12 @@ class Refining(Compared[Arm]):
         raise ConfigError(f"{branch} is not a branch of this experiment; expected {', '.join(self.branches)}")
 
     def branch_before(self, branch: str) -> str:
-        """The branch that one of turn 2 or later refines."""
+        """The branch that a branch of turn 2 or later refines."""
         arm, number = self.arm_and_turn(branch)
         return arm.branch(number - 1)
 
     def continues_parents(self, branch: str) -> bool:
-        """Whether a branch's programs run on the outputs of the attempts that they refine."""
+        """Return whether a branch's programs run on the outputs of the attempts that they refine."""
         if branch.startswith("turn1"):
             return False
         arm, number = self.arm_and_turn(branch)
@@ -308,7 +305,7 @@ class Refining(Compared[Arm]):
         return arm.turns[number - 1]
 
     def _is_for_training(self, tasks: str, branch: str) -> bool:
-        """Whether a branch is sampled whatever the arms are: training begins with it."""
+        """Return whether training reads a branch, so that it is sampled without regard to the arms."""
         return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
 
     @property
@@ -332,7 +329,7 @@ class Refining(Compared[Arm]):
         return self
 
     @model_validator(mode="after")
-    def _what_is_used_is_there(self) -> "Refining":
+    def _sections_are_complete(self) -> "Refining":
         if self.parts and not self.problems:
             raise ValueError("problems is missing: parts are made from them")
         if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
@@ -356,7 +353,9 @@ class Refining(Compared[Arm]):
             raise ValueError(
                 f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
             )
-        if self._learns_from_sources and (not self.parts or self.augments_parts):
+        sft = self.training.sft if self.training else None
+        learns_from_sources = sft is not None and sft.demonstrations.targets == "source"
+        if learns_from_sources and (not self.parts or self.augments_parts):
             raise ValueError(
                 "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
                 "parts.use_data_augmentation to false, or the targets to `attempts`"
@@ -372,8 +371,8 @@ class Refining(Compared[Arm]):
                     f"evaluation.arms: {configured.name} asks for the adapters of every kept step, but none is "
                     "kept: set training.keep_steps or training.keep_every"
                 )
-        known = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
-        if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in known]:
+        comparable = {*names, *self.repetitions, *(arm.name for arm in self.evaluation.arms)}
+        if unknown := [name for pair in self.evaluation.comparisons for name in pair if name not in comparable]:
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; expected two of {', '.join(names)}")
         for arm in self.arms:
             for turn in arm.turns:
@@ -390,9 +389,9 @@ class Refining(Compared[Arm]):
         return self
 
     @model_validator(mode="after")
-    def _residual_only_has_what_it_needs(self) -> "Refining":
+    def _residual_only_can_run(self) -> "Refining":
         turns = [turn.refinement(self.refinement) for arm in self.arms for turn in arm.turns[1:]]
-        if any(one.form == RESIDUAL_ONLY and one.include_errors for one in [self.refinement, *turns]):
+        if any(each.form == RESIDUAL_ONLY and each.include_errors for each in [self.refinement, *turns]):
             raise ValueError(
                 f"refinement.form `{RESIDUAL_ONLY}` continues from a program's outputs; one that raised has none: set "
                 "refinement.include_errors to false"
@@ -421,11 +420,11 @@ class Refining(Compared[Arm]):
 
     @model_validator(mode="after")
     def _first_turns_have_their_own_folders(self) -> "Refining":
-        found: dict[str, tuple[object, ...]] = {}
+        samplings: dict[str, tuple[object, ...]] = {}
         for arm in self.arms:
             turn = arm.turns[0]
-            how = (turn.model, turn.adapter, turn.temperature, arm.seed)
-            if found.setdefault(arm.branch(1), how) != how:
+            sampling = (turn.model, turn.adapter, turn.temperature, arm.seed)
+            if samplings.setdefault(arm.branch(1), sampling) != sampling:
                 raise ValueError(
                     f"evaluation.arms: the first turn of {arm.name} and that of another arm have the folder "
                     f"{arm.branch(1)}, but are sampled differently; rename the model, or change a temperature"
@@ -435,7 +434,7 @@ class Refining(Compared[Arm]):
     @model_validator(mode="after")
     def _arms_can_be_compared(self) -> "Refining":
         for first, second in self.compared:
-            if any(one == other for run in self.paired_runs(first, second) for one, other in run):
+            if any(arm == other for run in self.paired_runs(first, second) for arm, other in run):
                 raise ValueError(f"evaluation.comparisons: [{first}, {second}] compares an arm with itself")
         primary, sets = self.evaluation.primary, self.set_names
         if primary is None:
@@ -465,7 +464,7 @@ class Refining(Compared[Arm]):
         compared = [pair for run in self.paired_runs(*primary.arms) for pair in run]
         n_turns = min(len(arm.turns) for pair in compared for arm in pair)
         turn = primary.turn or 1
-        if turn > n_turns or (primary.turn and any(one.branch(turn) == other.branch(turn) for one, other in compared)):
+        if turn > n_turns or (primary.turn and any(arm.branch(turn) == other.branch(turn) for arm, other in compared)):
             raise ValueError(
                 f"evaluation.primary: [{', '.join(primary.arms)}] do not have a turn {turn} each that the other lacks"
             )

@@ -11,7 +11,7 @@ from arc_refinery.config.base import REPORT, TUNING, Line, Name, NonNegativeInt,
 from arc_refinery.config.rows import RowsSource
 
 READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
-GZIP_RATIO = 20  # of files of grids
+GZIP_RATIO = 20  # size of a file of grids / its size in gzip
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
 CONCEPTS = ("without_concepts", "with_concepts")
 Concept = Literal[  # families of the generator's operations
@@ -130,10 +130,10 @@ class TaskSet(Strict):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
-        of_generator = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, *CONCEPTS)
-        given = [key for key in of_generator if getattr(self, key) != type(self).model_fields[key].default]
-        if self.source != "generator" and given:
-            raise ValueError(f"{given[0]} belongs to the source `generator`; remove it")
+        generator_keys = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, *CONCEPTS)
+        changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
+        if self.source != "generator" and changed:
+            raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
         if both := sorted({*self.without_concepts} & {*self.with_concepts}):
             raise ValueError(
                 f"{both[0]} is both in `without_concepts` and in `with_concepts`; remove it from one of them"

@@ -147,7 +147,7 @@ class Training(Lengths, Methods):
         (),
         description="Steps of GRPO whose adapters are results, too: `trained@1000`, for arms, and in the folder "
         "`adapters`. Multiples of `grpo.save_steps`. Up to each of them, training is a job of its own, so evaluation "
-        "of its adapter begins while training goes on. Does not change the final adapter.",
+        "of its adapter begins while training continues. Does not change the final adapter.",
     )
     keep_every: PositiveInt | None = Field(
         None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."

@@ -26,14 +26,16 @@ def transform_program(source: str, bare: bool = False) -> str | None:
         if statements[index] not in others:
             start, end = _extent(statements[index])
             earliest = _extent(statements[index - 1])[1] if index else 0
-            while start > earliest and lines[start - 1].startswith("#"):  # a comment right above belongs to it
+            while start > earliest and lines[start - 1].startswith(
+                "#"
+            ):  # a comment right above belongs to the statement
                 start -= 1
             del lines[start:end]
     return "\n".join(lines).strip("\n")
 
 
 def completed_answer(program: str, prefix: str) -> str | None:
-    """Return an answer that starts with `prefix` and whose code is exactly `program`; None if there is none.
+    """Return an answer that starts with `prefix` and whose code is exactly `program`; None if that is impossible.
 
     The prefix may contain words, the opening of the code block, and the first lines of the program.
     """
@@ -51,7 +53,7 @@ def _defines(statement: ast.stmt, name: str) -> bool:
 
 
 def _makes_inputs(statement: ast.stmt) -> bool:
-    """Whether the statement defines or uses `generate_input`."""
+    """Return whether the statement defines or uses `generate_input`."""
     names = (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
     return _defines(statement, "generate_input") or "generate_input" in names
 

@@ -64,7 +64,7 @@ class LearnedTemplate:
     template: Template
     n_rows: int
     n_fitting: int
-    n_begun: int  # rows that fit and whose answer starts with the assistant prefix
+    n_prefixed: int  # rows that fit and whose answer starts with the assistant prefix
     misfits: tuple[str, ...]  # number and reason of the first rows that do not fit
 
 
@@ -104,7 +104,7 @@ def learn(
     rows = islice(read_first_turns(path), n_rows)
     sample = list(islice(rows, SAMPLE))
     template, reading = _most_fitting(sample, tuple(colors or COLOR_WORDS), path)
-    n_read = n_fitting = n_begun = 0
+    n_read = n_fitting = n_prefixed = 0
     misfits: list[str] = []
     prefix = _common_prefix([row.assistant for row in sample if not _misfit(row, template, reading)], min_share)
     for n_read, row in enumerate(tqdm(chain(sample, rows), unit="row", mininterval=5), 1):  # noqa: B007
@@ -112,13 +112,13 @@ def learn(
             misfits += [f"row {row.number}: {reason}"] if len(misfits) < MAX_MISFITS else []
             continue
         n_fitting += 1
-        n_begun += row.assistant.startswith(prefix)
+        n_prefixed += row.assistant.startswith(prefix)
     if n_fitting < min_share * n_read:
         raise InputError(
             f"{path}: the template that fits most rows fits {n_fitting} of {n_read}; expected {min_share:.0%} "
             "(--min-share). " + "; ".join(misfits[:2]) + _hint(sample, reading.notation)
         )
-    return LearnedTemplate(replace(template, assistant_prefix=prefix), n_read, n_fitting, n_begun, tuple(misfits))
+    return LearnedTemplate(replace(template, assistant_prefix=prefix), n_read, n_fitting, n_prefixed, tuple(misfits))
 
 
 def tasks_of_rows(path: Path, template: Template, n_rows: int | None = None) -> Iterator[Task]:
@@ -268,7 +268,7 @@ def _slotted(seen: Sequence[_Instance]) -> str:
 def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
     """Return the longest suffix of `text` that, with its slots filled, is also a suffix of `other`.
 
-    It begins at the start of a line in both, or else of a word; empty if there is no such suffix.
+    It begins at the start of a line in both texts, or else of a word; empty without such a suffix.
     """
     inside_slots = {position for slot in SLOT.finditer(text) for position in range(slot.start() + 1, slot.end())}
     words: list[str] = []
@@ -304,15 +304,10 @@ def _misfit(row: FirstTurnRow, template: Template, reading: _Reading) -> str:
     for role, text in (("system", row.system), ("user", row.user)):
         expected = rendered.get(role, "")
         if text != expected:
-            position = len(_common(text, expected))
+            position = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, expected, strict=False)))
             here = slice(max(0, position - 20), position + 30)
             return f"character {position} of its {role} text: {text[here]!r} where most rows have {expected[here]!r}"
     return ""
-
-
-def _common(words: Sequence[str], others: Sequence[str]) -> list[str]:
-    """Return the common start of two sequences."""
-    return [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False))]
 
 
 def _hint(sample: Sequence[FirstTurnRow], notation: Notation) -> str:

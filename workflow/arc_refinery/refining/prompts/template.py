@@ -20,7 +20,7 @@ first turn; in the form `difference`, the cells of a wrong pair that differ are 
     1 10
 
 The form `residual-only` has no texts: the pairs of `residual` are a first turn of their own, whose program runs on the
-outputs of the earlier one.
+outputs of the earlier program.
 """
 
 import json
@@ -79,7 +79,7 @@ class Template:
     assistant_prefix: str  # start of every answer: the model continues from there
     notation: Notation
     feedback: FeedbackTexts = FeedbackTexts()  # texts of later turns
-    form: FeedbackForm = "given"  # which of them are used
+    form: FeedbackForm = "given"  # selects the texts of later turns
 
 
 COMPACT = Template(
@@ -194,7 +194,8 @@ def _read(folder: Path) -> Template:
             f"{missing[0]} does not exist; model.template is one of {', '.join(BUILT_IN)} or a folder that "
             "`arc-refinery prompts learn` wrote"
         )
-    texts: dict[str, Any] = {name: _text(folder / f"{name}.txt").removesuffix("\n") for name in _TEXTS}
+    origin = "a text that `arc-refinery prompts learn` wrote"
+    texts: dict[str, Any] = {name: read_text(folder / f"{name}.txt", origin).removesuffix("\n") for name in _TEXTS}
     # after a prompt that ends in white space, the model continues with other tokens than it was trained on
     texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
     path = folder / NOTATION
@@ -217,10 +218,6 @@ def _read(folder: Path) -> Template:
     return template
 
 
-def _text(path: Path) -> str:
-    return read_text(path, "a text that `arc-refinery prompts learn` wrote")
-
-
 def _read_feedback(path: Path) -> FeedbackTexts:
     texts = read_json(path, "texts")
     names = [field.name for field in fields(FeedbackTexts)]
@@ -231,7 +228,7 @@ def _read_feedback(path: Path) -> FeedbackTexts:
 
 
 def _check_slots(template: Template, folder: Path) -> None:
-    """Raise `InputError` if a text has a slot that nothing fills, which the model would read, or lacks one."""
+    """Raise `InputError` if a text has a slot that nothing fills, which the model would read, or lacks a slot."""
     feedback, notation = asdict(template.feedback), asdict(template.notation)
     del notation["colors"]
     texts = {
@@ -243,9 +240,9 @@ def _check_slots(template: Template, folder: Path) -> None:
     }
     for (file, name), (text, slots) in texts.items():
         if wrong := [word for word in re.findall(r"\{(\w+)\}", text) if word not in slots]:
-            known = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
+            names = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
             raise InputError(
-                f"{folder / file}: {name} has {{{wrong[0]}}}, which nothing fills; its slots: {known}. Correct it, or "
+                f"{folder / file}: {name} has {{{wrong[0]}}}, which nothing fills; its slots: {names}. Correct it, or "
                 "write other words in other brackets"
             )
         required = _REQUIRED_SLOTS.get(name if file == FEEDBACK else file, ())
