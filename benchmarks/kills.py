@@ -93,7 +93,7 @@ def digests(folder: Path) -> Digests:
 
 
 def is_final(name: str) -> bool:
-    """Whether a name is that of a result: progress and temporary files are hidden, checkpoints have a folder."""
+    """Return whether a name is that of a result: progress and temporary files are hidden, checkpoints have a folder."""
     return not any(part.startswith(".") or part.endswith(".checkpoints") for part in Path(name).parts)
 
 

@@ -121,7 +121,7 @@ def _discard_output() -> None:
 
 
 def _is_closed(stream: TextIO) -> bool:
-    """Whether a stream is a pipe that nothing reads any more, as `| head -1` leaves it."""
+    """Return whether a stream is a pipe that nothing reads any more, as `| head -1` leaves it."""
     poll = select.poll()
     poll.register(stream, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -77,7 +77,7 @@ class Strict(BaseModel):
 
 
 def _allows(annotation: Any, kind: type) -> bool:
-    """Whether values of a kind fit into an annotation, at any depth."""
+    """Return whether values of a kind fit into an annotation, at any depth."""
     return annotation in (kind, Any) or any(_allows(inner, kind) for inner in get_args(annotation))
 
 

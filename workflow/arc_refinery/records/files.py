@@ -272,7 +272,7 @@ def _id_column(cls: type[RecordClass]) -> str:
 
 
 def _has_nulls(array: pa.Array) -> bool:
-    """Whether a value is missing, at any depth."""
+    """Return whether a value is missing, at any depth."""
     if array.null_count:
         return True
     if pa.types.is_struct(array.type):

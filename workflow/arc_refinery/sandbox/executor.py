@@ -176,7 +176,7 @@ class _Queue:
         return len(self._ready)
 
     def is_waiting(self) -> bool:
-        """Whether programs have been read whose outcomes have not been yielded, including repeats of finished ones."""
+        """Return whether outcomes of programs that were read are still due, including repeats of finished ones."""
         return bool(self._waiting)
 
     def take(self, n_jobs: int) -> list[_Job]:

@@ -86,7 +86,7 @@ class Sharing:
         self._max_rss_kb = peak_rss_kb() + MAX_GROWTH_KB
 
     def allows(self, program: CodeType) -> bool:
-        """Whether other programs may run in this program's child."""
+        """Return whether other programs may run in this program's child."""
         codes = [program] if sys.version_info[:2] == VERSION else []
         while codes:
             code = codes.pop()
@@ -96,7 +96,7 @@ class Sharing:
         return sys.version_info[:2] == VERSION
 
     def is_intact(self) -> bool:
-        """Whether the shared state is still as the first program found it."""
+        """Return whether the shared state is still as the first program found it."""
         return (
             all(repr(container) == original for container, original in self._containers)
             and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < self._max_rss_kb

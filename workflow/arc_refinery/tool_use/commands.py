@@ -47,9 +47,9 @@ class WriteQuestions(Command):
         from arc_refinery.tool_use.grading.asserts import hidden_checks
         from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
-        made = list(questions_of(self.questions, self.split, self.seed))
+        questions = list(questions_of(self.questions, self.split, self.seed))
         held_out = (question for path in self.heldout for question in records.read(path, records.Question))
-        unseen, reasons = without_heldout(made, held_out)
+        unseen, reasons = without_heldout(questions, held_out)
         for reason, n in sorted(reasons.items()):
             logging.warning("%d questions were left out: %s", n, reason)
         with _two(self.sandbox) as executors:
@@ -57,17 +57,17 @@ class WriteQuestions(Command):
         _name_them("left out, because its own program does not pass its tests", checked.failing)
         _name_them("kept, with fewer asserts", checked.unchecked)
         if n_shown := sum(
-            question.kind == "code_exec" and not any(hidden_checks(question)) for question in checked.kept
+            question.kind == "code_exec" and not any(hidden_checks(question)) for question in checked.questions
         ):
             logging.warning(
                 "%d questions show what all of their asserts call: a program that returns the shown values is correct, "
                 "and the reward term passed_tests is 0. Give them more asserts",
                 n_shown,
             )
-        if not checked.kept:
+        if not checked.questions:
             raise InputError(
-                f"{self.questions.path or self.questions.name}: no question is left of {len(made)}: "
-                f"{len(made) - len(unseen)} are held out, "
+                f"{self.questions.path or self.questions.name}: no question is left of {len(questions)}: "
+                f"{len(questions) - len(unseen)} are held out, "
                 f"the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
             )
         settings = {
@@ -75,13 +75,13 @@ class WriteQuestions(Command):
             "split": self.split,
         }
         notes: dict[str, Any] = {
-            "n_held_out": len(made) - len(unseen),
+            "n_held_out": len(questions) - len(unseen),
             "failing": checked.failing,
             "unchecked": checked.unchecked,
         }
         if reasons:
             notes["held_out"] = reasons
-        records.write(self.output, records.Question, checked.kept, self.seed, settings, lambda: notes)
+        records.write(self.output, records.Question, checked.questions, self.seed, settings, lambda: notes)
 
 
 def _name_them(what: str, reasons: Mapping[str, str]) -> None:
@@ -111,9 +111,9 @@ class ToolFlags(Command):
         from arc_refinery.tool_use.tools.toolbox import Toolbox
 
         tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.tools).schemas, self.generation
-        made = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
-        made.check_stop_token()
-        renderer = with_call_format(made, limits.call_format)
+        renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
+        renderer.check_stop_token()
+        renderer = with_call_format(renderer, limits.call_format)
         renderer.check()
         return renderer
 
@@ -201,35 +201,35 @@ class Conversations(ToolFlags):
             "n_questions": self.n_questions,
         }
         _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets()})
-        n_asked, n_without, n_long = 0, 0, 0
+        n_questions, n_without, n_long = 0, 0, 0
         renderer = self.renderer()
         check_template(renderer.tokenizer)  # now, not after SFT
         with self.sandbox.executor(self.n_jobs, self.modules()) as executor:
             toolbox = self.toolboxes(executor, renderer.call_format)
 
             def conversations() -> "Iterator[Conversation]":
-                nonlocal n_asked, n_without, n_long
+                nonlocal n_questions, n_without, n_long
                 for _, question in records.distinct(self._first_questions()):
-                    n_asked += 1
+                    n_questions += 1
                     tools = toolbox(question)
                     offering = renderer.offering(tools.schemas)
-                    made = conversation(question, tools, offering, self.without_tools, self.seed)
-                    if made is None:
+                    demonstration = conversation(question, tools, offering, self.without_tools, self.seed)
+                    if demonstration is None:
                         n_without += 1
-                    elif self._is_short_enough(made, renderer):
-                        yield made
+                    elif self._is_short_enough(demonstration, renderer):
+                        yield demonstration
                     else:
                         n_long += 1
 
             def facts() -> dict[str, int]:
-                return {"n_questions": n_asked, "n_without": n_without, "n_too_long": n_long}
+                return {"n_questions": n_questions, "n_without": n_without, "n_too_long": n_long}
 
             records.write(self.output, records.Conversation, conversations(), self.seed, settings, facts)
-        n_made = records.count(self.output)
+        n_conversations = records.count(self.output)
         message = (
             "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
         )
-        logging.info(message + "%d were too long for an episode", n_made, n_asked, n_without, n_long)
+        logging.info(message + "%d were too long for an episode", n_conversations, n_questions, n_without, n_long)
 
     def _first_questions(self) -> "Iterator[tuple[Path, Question]]":
         from arc_refinery import records
@@ -238,16 +238,16 @@ class Conversations(ToolFlags):
             for question in islice(records.read(path, records.Question), self.n_questions):
                 yield path, question
 
-    def _is_short_enough(self, made: "Conversation", renderer: "ToolRenderer") -> bool:
-        """Whether the conversation is within the limits of an episode."""
-        lengths = [len(renderer.ids(segment.text)) for segment in made.segments]
-        turns = [n for n, segment in zip(lengths, made.segments, strict=True) if segment.is_sampled]
+    def _is_short_enough(self, demonstration: "Conversation", renderer: "ToolRenderer") -> bool:
+        """Return whether the conversation is within the limits of an episode."""
+        lengths = [len(renderer.ids(segment.text)) for segment in demonstration.segments]
+        turns = [n for n, segment in zip(lengths, demonstration.segments, strict=True) if segment.is_sampled]
         limits = self.generation
         return (
             lengths[0] <= self.max_model_len - limits.max_episode_tokens
             and sum(lengths[1:]) <= limits.max_episode_tokens
             and max(turns) <= limits.max_turn_tokens
-            and made.n_calls <= limits.max_calls
+            and demonstration.n_calls <= limits.max_calls
         )
 
 
@@ -342,11 +342,11 @@ class Episodes(UserFlags, ShardFlags, ToolFlags):
                 seed=self.seed,
                 users=self.open_users(executors, renderer),
             )
-            played = run_shard(questions, setup, self.shard, self.n_shards, self.output)
+            episodes = run_shard(questions, setup, self.shard, self.n_shards, self.output)
             settings = setup.settings() | {"lora_path": self.lora_path}
             notes = {CALL_FORMAT: renderer.call_format.name}
             made_from = [self.dataset_path]
-            records.write(self.output, records.Episode, played, self.seed, settings, lambda: notes, made_from)
+            records.write(self.output, records.Episode, episodes, self.seed, settings, lambda: notes, made_from)
         progress_path(self.output).unlink()
 
 

@@ -15,7 +15,7 @@ def sft_inputs(_: ToolUse) -> dict[str, Paths]:
 
 def grpo_inputs(experiment: ToolUse) -> dict[str, Paths]:
     data, files = training_questions(experiment), files_to_read(experiment)
-    users = files_of_users(experiment, [one.name for one in experiment.data.train])
+    users = files_of_users(experiment, [questions.name for questions in experiment.data.train])
     return {"data": data, "files": files, "tools": tools_in_training(experiment), "users": users}
 
 
@@ -29,20 +29,20 @@ def rows_of(experiment: ToolUse, name: str) -> Paths:
 
 
 def training_questions(experiment: ToolUse) -> Paths:
-    return [f"<results>/questions/{one.name}.parquet" for one in experiment.data.train]
+    return [f"<results>/questions/{questions.name}.parquet" for questions in experiment.data.train]
 
 
 def heldout_questions(experiment: ToolUse) -> Paths:
-    return [f"<results>/questions/{one.name}.parquet" for one in experiment.data.heldout]
+    return [f"<results>/questions/{questions.name}.parquet" for questions in experiment.data.heldout]
 
 
 def episode_files(experiment: ToolUse) -> Paths:
     """The episodes that the report compares."""
     return [
-        f"<results>/{one.name}/{arm.name}/{shard:03d}.parquet"
-        for one in experiment.data.heldout
+        f"<results>/{questions.name}/{arm.name}/{shard:03d}.parquet"
+        for questions in experiment.data.heldout
         for arm in experiment.arms
-        for shard in range(one.shards)
+        for shard in range(questions.shards)
     ]
 
 
@@ -65,7 +65,8 @@ def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
 
 def tools_in_training(experiment: ToolUse) -> Paths:
     """Files that define the tools of training questions."""
-    return files_of_tools([*experiment.tools, *chain.from_iterable(one.tools for one in experiment.data.train)])
+    tools_of_sets = (questions.tools for questions in experiment.data.train)
+    return files_of_tools([*experiment.tools, *chain.from_iterable(tools_of_sets)])
 
 
 def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:

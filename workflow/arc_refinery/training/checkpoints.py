@@ -75,7 +75,7 @@ def remove(work: Path) -> None:
 
 
 def is_over(work: Path) -> bool:
-    """Whether a training has removed its checkpoints."""
+    """Return whether a training has removed its checkpoints."""
     return not (work / IDENTITY).exists()
 
 

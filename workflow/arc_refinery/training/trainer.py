@@ -232,7 +232,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             self.vllm_generation.generation_kwargs["seed"] = seed
 
     def _has_to_log_gap(self) -> bool:
-        """Whether to log how far vLLM's log-probabilities are from the trainer's: TRL does so only to correct them."""
+        """Return whether to log how far vLLM's log-probabilities are off: TRL does so only to correct them."""
         is_due = self.state.global_step % self.args.save_steps == 0 and self.model.training
         return is_due and not (self.settings.importance_sampling_correction or self.settings.trains_with_unsloth)
 

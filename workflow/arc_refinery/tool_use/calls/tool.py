@@ -98,12 +98,12 @@ def _checked(value: Any, schema: JsonSchema, what: str) -> Any:
     if schema["type"] == "array":
         if not isinstance(value, list):
             raise ValueError(f"{what} is {kind(value)}, expected a list")
-        return [_checked(one, schema["items"], f"item {n} of {what}") for n, one in enumerate(value, 1)]
+        return [_checked(item, schema["items"], f"item {n} of {what}") for n, item in enumerate(value, 1)]
     if isinstance(value, float) and schema["type"] == "integer" and value.is_integer():
         value = int(value)
     if not _fits(value, schema["type"]):
-        given = f"{value:g}" if type(value) is float and schema["type"] in ("integer", "number") else kind(value)
-        raise ValueError(f"{what} is {given}, expected {_EXPECTED[schema['type']]}")
+        actual = f"{value:g}" if type(value) is float and schema["type"] in ("integer", "number") else kind(value)
+        raise ValueError(f"{what} is {actual}, expected {_EXPECTED[schema['type']]}")
     if "enum" in schema and value not in schema["enum"]:
         raise ValueError(f"{what} is {json.dumps(value):.60}, expected one of {json.dumps(schema['enum'])}")
     return value

@@ -64,7 +64,7 @@ def parse_turn(written: str, call_format: CallFormat = HERMES) -> ParsedTurn:
 
 
 def _is_complete(call: WrittenCall, call_format: CallFormat) -> bool:
-    """Whether a call has its end, and name and arguments can be read."""
+    """Return whether a call has its end, and name and arguments can be read."""
     try:
         return call.is_closed and bool(call_format.read(call.text, {}))
     except MalformedCall:

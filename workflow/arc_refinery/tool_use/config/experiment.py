@@ -38,18 +38,18 @@ from arc_refinery.tool_use.config.rewards import ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/calls/formats
-Form = Literal["gsm8k", "mbpp", "text"]  # of rows (tool_use/questions/data.py)
+Form = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
-LEVELS = (1, 2, 3)  # of the generator's questions
-GENERATOR = "generator"  # in place of a file of passages
+LEVELS = (1, 2, 3)  # difficulty of the generator's questions
+GENERATOR = "generator"  # value of `corpus` instead of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
-ResultChars = Annotated[PositiveInt, Field(le=8000)]  # of up to 4 bytes: the sandbox sends 32 kB of what is printed
+ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
 
 
 def _is_user(user: str) -> str:
-    known = get_args(BuiltInUser)
-    if user not in known and OwnCode.parse(user) is None:
-        raise ValueError(f"{user!r:.100} is not a user; expected {', '.join(known)}, or `file.py:name`")
+    built_in = get_args(BuiltInUser)
+    if user not in built_in and OwnCode.parse(user) is None:
+        raise ValueError(f"{user!r:.100} is not a user; expected {', '.join(built_in)}, or `file.py:name`")
     return user
 
 
@@ -160,10 +160,10 @@ class QuestionSets(Strict):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "QuestionSets":
-        names = [one.name for one in (*self.train, *self.heldout)]
+        names = [questions.name for questions in (*self.train, *self.heldout)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two sets have the name {', '.join(sorted(twice))}; rename one")
-        if split := [one.name for one in self.train if one.shards != 1]:
+        if split := [questions.name for questions in self.train if questions.shards != 1]:
             raise ValueError(f"train: {split[0]} has `shards`, but no jobs run episodes on it; remove the key")
         return self
 
@@ -316,7 +316,7 @@ class ToolUse(Compared[ToolArm]):
         names: dict[str, list[str]] = {}  # names of tools by the list that they are in
         for key, tool in self.all_tools.items():
             try:
-                offered = [one.name for one in signatures(tool.own_code)] if tool.own_code else [tool.tool]
+                offered = [signature.name for signature in signatures(tool.own_code)] if tool.own_code else [tool.tool]
             except InputError as error:
                 faults.append(f"{key}: {error}")
                 continue
@@ -346,14 +346,14 @@ class ToolUse(Compared[ToolArm]):
 
     @property
     def set_names(self) -> list[str]:
-        return [one.name for one in self.data.heldout]
+        return [questions.name for questions in self.data.heldout]
 
     def sources(self) -> Iterable[Download | None]:
-        return [self.model.download, *(one.download for one in self.sets.values())]
+        return [self.model.download, *(questions.download for questions in self.sets.values())]
 
     @cached_property
     def sets(self) -> dict[str, Questions]:
-        return {one.name: one for one in (*self.data.train, *self.data.heldout)}
+        return {questions.name: questions for questions in (*self.data.train, *self.data.heldout)}
 
     def tools_of(self, questions: str) -> tuple[ToolChoice, ...]:
         """The tools of a set of questions."""
@@ -366,29 +366,29 @@ class ToolUse(Compared[ToolArm]):
     @property
     def all_users(self) -> dict[str, str]:
         """Every choice of a user, by its key."""
-        chosen = {"user": self.user}
+        users = {"user": self.user}
         for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
-            chosen |= {f"data.{side}.{number}.user": one.user for number, one in enumerate(sets)}
-        return {key: user for key, user in chosen.items() if user}
+            users |= {f"data.{side}.{number}.user": questions.user for number, questions in enumerate(sets)}
+        return {key: user for key, user in users.items() if user}
 
     @property
     def all_tools(self) -> dict[str, ToolChoice]:
         """Every choice of a tool, by its key: those of the experiment, then those of sets."""
-        chosen = {f"tools.{index}": tool for index, tool in enumerate(self.tools)}
+        choices = {f"tools.{index}": tool for index, tool in enumerate(self.tools)}
         for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
-            for number, one in enumerate(sets):
-                chosen |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(one.tools)}
-        return chosen
+            for number, questions in enumerate(sets):
+                choices |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(questions.tools)}
+        return choices
 
     @property
     def modules_of_python(self) -> bool:
         """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
-        tools = {one.tool for one in self.all_tools.values()}
-        has_others = "execute_code" in tools or any(one.form == "mbpp" for one in self.sets.values())
+        tools = {tool.tool for tool in self.all_tools.values()}
+        has_others = "execute_code" in tools or any(questions.form == "mbpp" for questions in self.sets.values())
         return "python" in tools and has_others
 
     def reads_files(self, tools: Iterable[ToolChoice]) -> bool:
-        return any(one.tool == "read_file" for one in tools)
+        return any(tool.tool == "read_file" for tool in tools)
 
     def n_shards(self, questions: str) -> int:
         return self.sets[questions].shards
@@ -405,19 +405,19 @@ class ToolUse(Compared[ToolArm]):
     def _what_is_used_is_there(self) -> "ToolUse":
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
-        grpo, counts = self.training and self.training.grpo, [one.n_questions for one in self.data.train]
+        grpo, counts = self.training and self.training.grpo, [questions.n_questions for questions in self.data.train]
         if grpo and all(counts) and grpo.n_heldout >= sum(n or 0 for n in counts):
             raise ValueError(
                 f"training.grpo.n_heldout = {grpo.n_heldout} leaves none of the training questions; lower it"
             )
         if self.reads_files(self.all_tools.values()) and not self.data.files:
             raise ValueError("data.files is missing: `read_file` reads from that folder")
-        known = ["none", *self.adapters]
+        adapters = ["none", *self.adapters]
         self.check_arm_names()
-        if unknown := [arm for arm in self.arms if arm.adapter not in known]:
+        if unknown := [arm for arm in self.arms if arm.adapter not in adapters]:
             raise ValueError(
                 f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; expected one of "
-                f"{', '.join(known)}{self.no_adapters}"
+                f"{', '.join(adapters)}{self.no_adapters}"
             )
         if self.model.window <= self.generation.max_episode_tokens:
             raise ValueError(

@@ -47,9 +47,9 @@ class Rollout:
     toolbox: Toolbox
     completion_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
-    logprobs: Logprobs | None = field(default_factory=list)  # of the sampler; 0 where the mask is 0
+    logprobs: Logprobs | None = field(default_factory=list)  # from the sampler; 0 where the mask is 0
     messages: list[EpisodeMessage] = field(default_factory=list)
-    results: list[CallResult] = field(default_factory=list)  # of all calls, in order
+    results: list[CallResult] = field(default_factory=list)  # results of all calls, in order
     ending: Ending | None = None
     user: User | None = None  # None: the first answer ends the episode
 
@@ -84,15 +84,17 @@ def run_episodes(
         ]
         calling = [(episode, turn) for episode, turn in zip(running, turns, strict=True) if episode.ending is None]
         if calling:
-            results = answer_all([(one.toolbox, turn, limits.max_calls - one.n_counted) for one, turn in calling])
+            results = answer_all(
+                [(episode.toolbox, turn, limits.max_calls - episode.n_counted) for episode, turn in calling]
+            )
             for (episode, _), results_of_turn in zip(calling, results, strict=True):
                 _add_results(episode, results_of_turn, renderer, limits)
         answered = [
-            (one, one.user)
-            for one in running
-            if one.ending == "answer" and one.user and one.n_user_messages < limits.max_user_messages
+            (episode, episode.user)
+            for episode in running
+            if episode.ending == "answer" and episode.user and episode.n_user_messages < limits.max_user_messages
         ]
-        replies = ask_users([(user, one.messages) for one, user in answered], renderer.call_format)
+        replies = ask_users([(user, episode.messages) for episode, user in answered], renderer.call_format)
         for (episode, _), text in zip(answered, replies, strict=True):
             if text is not None:
                 _add_reply(episode, text, renderer, limits)
@@ -123,8 +125,9 @@ def _add_turn(
 def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: EpisodeLimits) -> None:
     """Add the results of a turn's calls, if there is room for them and another turn."""
     episode.results += results
-    messages = [EpisodeMessage("tool", renderer.masked(result.text)) for result in results]
-    if not _add_messages(episode, messages, renderer.results([one.content for one in messages]), renderer, limits):
+    texts = [renderer.masked(result.text) for result in results]
+    messages = [EpisodeMessage("tool", text) for text in texts]
+    if not _add_messages(episode, messages, renderer.results(texts), renderer, limits):
         episode.ending = "tokens"
 
 

@@ -48,17 +48,17 @@ class ToolRenderer:
     """A model's chat template and its options, shared by all conversations."""
 
     tokenizer: "PreTrainedTokenizerBase"
-    schemas: Sequence[dict[str, Any]]  # of the available tools
+    schemas: Sequence[dict[str, Any]]  # JSON schemas of the available tools
     enable_thinking: bool
     stop_token: str  # ends a turn
     system: str = ""  # message before each question
     call_format: CallFormat = HERMES
 
     def __post_init__(self) -> None:
-        if found := self.special.search(described := json.dumps(list(self.schemas), ensure_ascii=False)):
+        if match := self.special.search(described := json.dumps(list(self.schemas), ensure_ascii=False)):
             raise InputError(
                 f"{self._model}: the description of a tool contains the text of a special token of this model: "
-                f"{described[found.start() :][:20]!r}; write it with a space inside"
+                f"{described[match.start() :][:20]!r}; write it with a space inside"
             )
 
     @cached_property
@@ -117,9 +117,9 @@ class ToolRenderer:
 
     def text_of_turn(self, ids: Sequence[int]) -> str:
         """Return the text of a sampled turn, with the `<think>` of the prompt, without most special tokens."""
-        kept = self._ids_of(self.call_format.kept_tokens)
+        kept_ids = self._ids_of(self.call_format.kept_tokens)
         texts, start = [self._opened_thought], 0
-        for index in [index for index, token in enumerate(ids) if token in kept]:
+        for index in [index for index, token in enumerate(ids) if token in kept_ids]:
             texts += [self._decoded(ids[start:index], True), self._decoded(ids[index : index + 1], False)]
             start = index + 1
         return "".join([*texts, self._decoded(ids[start:], True)])
@@ -165,10 +165,10 @@ class ToolRenderer:
         results = [{"role": "tool", "name": "tool", "content": text} for text in texts]
         before = self._rendered(conversation)
         whole = self._rendered([*conversation, *results], add_generation_prompt=True)
-        kept, stop, _ = before.rpartition(self.stop_token)
-        if not stop or not whole.startswith(kept + stop):
+        prefix, stop, _ = before.rpartition(self.stop_token)
+        if not stop or not whole.startswith(prefix + stop):
             raise InputError(f"{self._model}: its chat template does not put tool results after {stop!r}")
-        return whole.removeprefix(kept + stop)
+        return whole.removeprefix(prefix + stop)
 
     def reply(self, text: str) -> str:
         """Return the text between an answer's stop token and the next turn: the user's message `text`.
@@ -234,7 +234,7 @@ class ToolRenderer:
         return f"{OPEN_THOUGHT}\n" if self.prompt("question").rstrip().endswith(OPEN_THOUGHT) else ""
 
     def _is_call(self, text: str) -> bool:
-        """Whether a turn is the call that every template must write, and nothing else."""
+        """Return whether a turn is the call that every template must write, and nothing else."""
         turn = self.parse(text)
         try:
             read = [self.call_format.read(call.text, {_TOOL.name: _TOOL}) for call in turn.calls if call.is_closed]
@@ -272,8 +272,8 @@ def check_folder(folder: Path, settings: Generation) -> None:
     """
     template: Any = folder_template(folder)
     if template is not None:
-        made = ToolRenderer(template, (_TOOL.schema,), settings.enable_thinking, settings.stop_token, settings.system)
-        with_call_format(made, settings.call_format)
+        thinking, stop, system = settings.enable_thinking, settings.stop_token, settings.system
+        with_call_format(ToolRenderer(template, (_TOOL.schema,), thinking, stop, system), settings.call_format)
 
 
 def with_call_format(renderer: ToolRenderer, name: str) -> ToolRenderer:
@@ -281,16 +281,16 @@ def with_call_format(renderer: ToolRenderer, name: str) -> ToolRenderer:
 
     Raise `InputError` if the template does not write calls of the format, or of any.
     """
-    candidates = [replace(renderer, call_format=one) for one in FORMATS.values()]
+    candidates = [replace(renderer, call_format=call_format) for call_format in FORMATS.values()]
     if name != "auto":
-        (chosen,) = (one for one in candidates if one.call_format.name == name)
-        chosen.check_template()
-        return chosen
+        candidate = next(candidate for candidate in candidates if candidate.call_format.name == name)
+        candidate.check_template()
+        return candidate
     written = renderer.turn(_call_message())
-    for one in candidates:
-        if one._is_call(one._opened_thought + written):
-            one.check_template()
-            return one
+    for candidate in candidates:
+        if candidate._is_call(candidate._opened_thought + written):
+            candidate.check_template()
+            return candidate
     raise InputError(
         f"{renderer._model}: its chat template does not support tool calls of any known format "
         f"({', '.join(FORMATS)}): it writes one as {written!r:.200}"

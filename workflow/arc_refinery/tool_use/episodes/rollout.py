@@ -67,7 +67,7 @@ def run_shard(
     batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
     prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
 
-    def played(done: Sequence[Entry]) -> Iterator[Entry]:
+    def new_entries(done: Sequence[Entry]) -> Iterator[Entry]:
         limits = setup.generation
         decoding = Decoding(
             limits.temperature,
@@ -81,7 +81,7 @@ def run_shard(
             yield {"episodes": [asdict(episode) for episode in _run_batch(batch, ids, setup, sampler)]}
 
     settings = {**setup.settings(), "questions": [repr(question) for batch in batches for question in batch]}
-    for entry in resumed(output, settings, setup.adapter, len(batches), "batch", played):
+    for entry in resumed(output, settings, setup.adapter, len(batches), "batch", new_entries):
         yield from records.from_rows(Episode, entry["episodes"])
 
 

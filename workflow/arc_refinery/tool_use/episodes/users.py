@@ -81,19 +81,19 @@ class Users:
 
 
 def ask_users(
-    asked: Sequence[tuple[User, Sequence[EpisodeMessage]]], call_format: CallFormat = HERMES
+    answered: Sequence[tuple[User, Sequence[EpisodeMessage]]], call_format: CallFormat = HERMES
 ) -> list[str | None]:
     """Return the replies to the last turns of several episodes, which are answers; None ends an episode.
 
     The users must share their executors.
     """
-    if not asked:
+    if not answered:
         return []
-    turns, questions = [messages[-1].content for _, messages in asked], [user.question for user, _ in asked]
-    grades = grade_episodes(turns, questions, *asked[0][0].executors, call_format)
+    turns, questions = [messages[-1].content for _, messages in answered], [user.question for user, _ in answered]
+    grades = grade_episodes(turns, questions, *answered[0][0].executors, call_format)
     return [
         user.reply(OpenEpisode(user.question, tuple(messages), grade.reward == 1.0, call_format))
-        for (user, messages), grade in zip(asked, grades, strict=True)
+        for (user, messages), grade in zip(answered, grades, strict=True)
     ]
 
 

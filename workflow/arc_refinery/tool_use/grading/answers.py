@@ -42,7 +42,7 @@ _OPENING = re.compile(r"\A(?:\s|\*|\$\$|\\[\[(])+")
 _BEGINS_WITH_NUMBER = re.compile(r"(?:[^\w\\]|_)*(?:[A-Za-z]\s?=|USD?|EUR|GBP|INR|Rs\.?)?[^\w\\]*(?:[0-9]|\\)")
 _NUMBERED_TITLE = re.compile(r"\W*\d{1,2}(?:\.\d{1,2})*(?:[.):][\s*_]+[A-Za-z]|\s+[*_]*[A-Z][a-z])")
 _TIMES = re.compile(r"\\(?:times|cdot|div)(?![A-Za-z])|[·⋅]")  # any operator does: its result is written behind it
-# what leads to a number, in this order
+# Texts before an answer that are not part of it, removed in this order
 _LEADS = (
     re.compile(r"<<[^<>]*>>"),  # GSM8K's annotations
     re.compile(r"^\W*not\b(?! only)(?:[^.;]|\.(?=\d))*?\bbut\b"),
@@ -158,9 +158,9 @@ def _otherwise_marked(text: str) -> str | None:
     """Return the text marked as the answer in another way than by `####`."""
     if "\\boxed{" in text and (boxed := _braced(text.rpartition("\\boxed{")[2])).strip():
         return boxed
-    if tagged := [found[1] for found in _ANSWER_TAG.finditer(text) if found[1].strip()]:
+    if tagged := [match[1] for match in _ANSWER_TAG.finditer(text) if match[1].strip()]:
         return str(tagged[-1])
-    said = [_line(text[found.end() :].lstrip(" *_:=")) for found in _ANSWER_IS.finditer(text)]
+    said = [_line(text[match.end() :].lstrip(" *_:=")) for match in _ANSWER_IS.finditer(text)]
     return next((line for line in reversed(said) if line.strip(" *_#")), None)
 
 
@@ -202,9 +202,9 @@ def _numbers(text: str) -> list[tuple[Fraction, bool]]:
     text = _THOUSANDS.sub(lambda match: match[0].replace(match["mark"], ","), text)
     for pattern, plain in _LATEX:
         text = pattern.sub(plain, text)
-    found = list(_NUMBER.finditer(text))
-    chosen = [_is_choice(text, match, after) for match, after in pairwise(found)]
-    numbers = [(_number(match), is_one) for match, is_one in zip(found, [*chosen, False], strict=False)]
+    matches = list(_NUMBER.finditer(text))
+    are_choices = [_is_choice(text, match, after) for match, after in pairwise(matches)]
+    numbers = [(_number(match), is_one) for match, is_one in zip(matches, [*are_choices, False], strict=False)]
     return [(number, is_one) for number, is_one in numbers if number is not None]
 
 

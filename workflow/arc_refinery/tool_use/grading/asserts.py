@@ -102,17 +102,17 @@ def hidden_checks(question: Question) -> tuple[bool, ...]:
     if question.asserts is None:
         return ()
     text, asserts = _squeezed(question.text), question.asserts
-    shown = replace(asserts, statements=tuple(one for one in asserts.statements if _squeezed(one) in text))
-    shown_calls = set(map(_without_truth, plan(shown, question.reference).calls))
-    made = plan(asserts, question.reference)
-    calls = [_without_truth(call) for call in made.calls]
+    visible = replace(asserts, statements=tuple(line for line in asserts.statements if _squeezed(line) in text))
+    shown_calls = set(map(_without_truth, plan(visible, question.reference).calls))
+    full_plan = plan(asserts, question.reference)
+    calls = [_without_truth(call) for call in full_plan.calls]
     is_shown = [call in shown_calls or ("(" in call and _squeezed(call) in text) for call in calls]
     return tuple(
-        isinstance(check, Check) and not all(is_shown[index] for index in check.values) for check in made.checks
+        isinstance(check, Check) and not all(is_shown[index] for index in check.values) for check in full_plan.checks
     )
 
 
-def one_form(statement: str) -> str:
+def canonical_form(statement: str) -> str:
     """Return a statement without differences in layout; as it is if it cannot be read."""
     try:
         return ast.unparse(ast.parse(statement.strip()))
@@ -133,22 +133,23 @@ class _Scope:
     """Assigns each name to the candidate or to the checks."""
 
     def __init__(self, program: Sequence[ast.stmt], imports: Sequence[ast.stmt], setup: Sequence[ast.stmt]) -> None:
-        self.library = [one for one in program if _is_import(one)]
-        self.functions = {one.name for one in program if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}
-        self.classes = {one.name for one in program if isinstance(one, ast.ClassDef)}
-        defined = {name for one in program if not _is_import(one) for name in _defined(one)}
-        self.values = defined - self.functions - self.classes - {name for one in self.library for name in _defined(one)}
+        self.library = [node for node in program if _is_import(node)]
+        self.functions = {node.name for node in program if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        self.classes = {node.name for node in program if isinstance(node, ast.ClassDef)}
+        defined = {name for node in program if not _is_import(node) for name in _defined(node)}
+        imported = {name for node in self.library for name in _defined(node)}
+        self.values = defined - self.functions - self.classes - imported
         self.instances: set[str] = set()
         self.own_setup: list[ast.stmt] = []  # independent of the candidate
-        for statement in setup:
-            used = {name for name in _used(statement) if self.is_candidates(name)}
+        for node in setup:
+            used = {name for name in _used(node) if self.is_candidates(name)}
             if not used:
-                self.own_setup.append(statement)
+                self.own_setup.append(node)
             elif used <= self.classes | self.instances:
-                self.instances |= _defined(statement)
+                self.instances |= _defined(node)
             else:
-                self.values |= _defined(statement)
-        self.known = _BUILTINS.union(*(_defined(one) for one in (*self.library, *imports, *self.own_setup)))
+                self.values |= _defined(node)
+        self.names = _BUILTINS.union(*(_defined(node) for node in (*self.library, *imports, *self.own_setup)))
 
     def is_candidates(self, name: str) -> bool:
         return any(name in names for names in (self.functions, self.classes, self.values, self.instances))
@@ -158,11 +159,11 @@ def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Uns
     """Return the checks of one entry of the tests, and append the calls that they need to `calls`."""
     checks: list[Check | Unsupported] = []
     try:
-        for one in _body(statement.strip()) or [ast.Pass()]:
-            if not isinstance(one, ast.Assert):
+        for node in _body(statement.strip()) or [ast.Pass()]:
+            if not isinstance(node, ast.Assert):
                 return [Unsupported("expected nothing but assert statements")]
-            split = _Split(scope, len(calls), _local(one.test), frozenset(_used_as_truth(one.test)))
-            expression = ast.unparse(split.visit(one.test))
+            split = _Split(scope, len(calls), _local(node.test), frozenset(_used_as_truth(node.test)))
+            expression = ast.unparse(split.visit(node.test))
             split.require_known(expression)
             if not split.calls:
                 raise _UnsupportedError("calls nothing of the program")
@@ -219,7 +220,7 @@ class _Split(ast.NodeTransformer):
         self._require(_used(expression) - {VALUE.format(self.first + index) for index in range(len(self.calls))})
 
     def _require(self, names: set[str]) -> None:
-        if unknown := names - self.scope.known:
+        if unknown := names - self.scope.names:
             raise _UnsupportedError(f"neither the reference nor the imports define {', '.join(sorted(unknown))}")
 
 
@@ -242,8 +243,8 @@ def _needed(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
     while not wanted <= names:
         names |= wanted
         # A statement that defines nothing affects the names that it uses.
-        needed = [one for one in statements if not names.isdisjoint(_defined(one) or _used(one))]
-        wanted = {name for one in needed for name in _used(one)}
+        needed = [node for node in statements if not names.isdisjoint(_defined(node) or _used(node))]
+        wanted = {name for node in needed for name in _used(node)}
     return needed
 
 

@@ -90,7 +90,7 @@ def run_asserts(
             "programs and comparisons need an executor each: a server's children can find what it has read"
         )
     plans = [plan(question.asserts, question.reference) if question.asserts else _NO_PLAN for question in questions]
-    runs = [_Run(code, made) for code, made in zip(programs, plans, strict=True)]
+    runs = [_Run(code, asserts_plan) for code, asserts_plan in zip(programs, plans, strict=True)]
     executed = [run for run in runs if run.code is not None and run.plan.calls]
     for run, outcome in zip(executed, candidates.run(run.call_script() for run in executed), strict=True):
         run.called = outcome

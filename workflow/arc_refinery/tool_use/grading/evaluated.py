@@ -53,7 +53,7 @@ class EvaluatedQuestions:
         texts = {arm: selected(by_question) for arm, by_question in self.texts.items()}
         return replace(self, questions=selected(self.questions), episodes=episodes, texts=texts)
 
-    def of_arm(self, arm: str) -> list[Episode]:
+    def episodes_of_arm(self, arm: str) -> list[Episode]:
         return [episode for episodes in self.episodes[arm].values() for episode in episodes]
 
     def texts_of_arm(self, arm: str) -> list[EpisodeTexts]:
@@ -81,7 +81,9 @@ def load_questions(experiment: ToolUse, folder: Path, settings: Questions, arms:
     questions = {question.question_id: question for question in records.read(source, Question)}
     if not questions:
         raise RecordError(f"{source}: has no questions, so nothing can be compared")
-    answers = {name: one.reference if one.kind == "exact_match" else "" for name, one in questions.items()}
+    answers = {
+        name: question.reference if question.kind == "exact_match" else "" for name, question in questions.items()
+    }
     episodes, texts = {}, {}
     files = {arm: [folder / settings.name / arm / f"{n:03d}.parquet" for n in range(settings.shards)] for arm in arms}
     check_arms_differ(experiment, settings.name, files)
@@ -119,17 +121,16 @@ class QuestionsOfSide:
     def pass_rates(self, arm: str) -> Runs:
         """Return pass@1 of each question, by training."""
         experiment = self.side.experiment
-        return by_training(
-            experiment, arm, [self.evaluated.pass_at(one.name, 1) for one in experiment.arms_called(arm)]
-        )
+        rates = [self.evaluated.pass_at(run.name, 1) for run in experiment.arms_called(arm)]
+        return by_training(experiment, arm, rates)
 
 
-def load_questions_of_side(one: Side[ToolUse], set_name: str, arms: Iterable[str]) -> QuestionsOfSide:
+def load_questions_of_side(side: Side[ToolUse], set_name: str, arms: Iterable[str]) -> QuestionsOfSide:
     """Load the episodes of some arms of a side on a set."""
     names = tuple(arms)
-    repeated = [arm.name for name in names for arm in one.experiment.arms_called(name)]
-    settings = one.experiment.sets[set_name]
-    return QuestionsOfSide(one, load_questions(one.experiment, one.folder, settings, repeated), names)
+    repeated = [arm.name for name in names for arm in side.experiment.arms_called(name)]
+    settings = side.experiment.sets[set_name]
+    return QuestionsOfSide(side, load_questions(side.experiment, side.folder, settings, repeated), names)
 
 
 def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tuple[QuestionsOfSide, QuestionsOfSide]:
@@ -141,13 +142,13 @@ def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tupl
     common = [question_id for question_id in ours if question_id in theirs]
     if changed := [question_id for question_id in common if ours[question_id] != theirs[question_id]]:
         name = f"{first.evaluated.settings.name}.parquet"
-        paths = [one.side.folder / "questions" / name for one in (first, second)]
+        paths = [loaded.side.folder / "questions" / name for loaded in (first, second)]
         raise InputError(
             f"{paths[0]} and {paths[1]}: the question {changed[0]} has different texts, answers or tests in them; "
             "compare experiments that were evaluated on the same questions"
         )
-    one, other = (replace(one, evaluated=one.evaluated.only(common)) for one in (first, second))
-    return one, other
+    first, second = (replace(loaded, evaluated=loaded.evaluated.only(common)) for loaded in (first, second))
+    return first, second
 
 
 def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:

@@ -57,7 +57,7 @@ def _looks_like_call(text: str, call_format: CallFormat) -> bool:
 
 
 def _contains(text: str, answer: str) -> bool:
-    """Whether a text has an answer as whole words or as a whole number."""
+    """Return whether a text has an answer as whole words or as a whole number."""
     words = re.escape(normalized(answer))
     return bool(words) and re.search(rf"(?<![\w.-]){words}(?!\w|\.\d)", normalized(text)) is not None
 
@@ -102,37 +102,38 @@ def calls_by_tool(episodes: Sequence[Episode]) -> pd.DataFrame:
     counts = Counter((call.tool, call.fault) for episode in episodes for call in episode.calls)
     rows = []
     for tool in sorted({tool for tool, _ in counts}):
-        of_tool = {fault: counts[tool, fault] for fault in FAULTS}
-        n_faulty = sum(of_tool.values())
-        rows.append({"tool": tool, "calls": counts[tool, ""] + n_faulty, "faulty": n_faulty, **of_tool})
+        n_by_fault = {fault: counts[tool, fault] for fault in FAULTS}
+        n_faulty = sum(n_by_fault.values())
+        rows.append({"tool": tool, "calls": counts[tool, ""] + n_faulty, "faulty": n_faulty, **n_by_fault})
     return pd.DataFrame(rows, columns=["tool", "calls", "faulty", *FAULTS])
 
 
 def calls_by_turn(texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
     """Return one row per turn 1, 2, ...: the episodes that have it, and their calls in it."""
     longest = max((len(episode.calls_of_turns) for episode in texts), default=0)
-    of_turns = [
+    calls_per_turn = [
         [episode.calls_of_turns[turn] for episode in texts if len(episode.calls_of_turns) > turn]
         for turn in range(longest)
     ]
-    rows = [{"turn": turn, "episodes": len(calls), "calls": sum(calls)} for turn, calls in enumerate(of_turns, 1)]
+    rows = [{"turn": turn, "episodes": len(calls), "calls": sum(calls)} for turn, calls in enumerate(calls_per_turn, 1)]
     return pd.DataFrame(rows, columns=["turn", "episodes", "calls"])
 
 
 def answers_found(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
     """Return two rows: the episodes that a result shows the correct answer, and the others; how many are correct."""
     rows = []
-    for found in (True, False):
-        rewards = [episode.reward for episode, one in zip(episodes, texts, strict=True) if one.shows_answer == found]
-        rows.append({"found": found, "episodes": len(rewards), "correct": rewards.count(1.0)})
+    pairs = list(zip(episodes, texts, strict=True))
+    for is_found in (True, False):
+        rewards = [episode.reward for episode, text in pairs if text.shows_answer == is_found]
+        rows.append({"found": is_found, "episodes": len(rewards), "correct": rewards.count(1.0)})
     return pd.DataFrame(rows)
 
 
 def episodes_by_user_messages(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
     """Return one row per number of user's messages 0, 1, ...: the episodes that have so many, and the correct ones."""
     rewards: dict[int, list[float]] = {}
-    for episode, one in zip(episodes, texts, strict=True):
-        rewards.setdefault(one.n_user_messages, []).append(episode.reward)
+    for episode, text in zip(episodes, texts, strict=True):
+        rewards.setdefault(text.n_user_messages, []).append(episode.reward)
     rows = [
         {"user_messages": n, "episodes": len(rewards[n]), "correct": rewards[n].count(1.0)} for n in sorted(rewards)
     ]

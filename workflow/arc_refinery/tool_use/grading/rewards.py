@@ -95,7 +95,7 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
 
 
 def defines_tested(program: str, asserts: Iterable[str]) -> bool:
-    """Whether a program defines a function or class that the asserts call; any does if they call none."""
+    """Return whether a program defines a function or class that the asserts call; any does if they call none."""
     called = _tested(asserts)
     return not called or bool(called & defined_names(program))
 

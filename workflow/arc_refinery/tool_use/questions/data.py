@@ -85,8 +85,8 @@ def mbpp_question(row: Any, name: str, where: str) -> Question:
     ):  # used as the name of a folder
         raise InputError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
     asserts = Asserts((*tests, *challenges), imports, setup)
-    shown = f"{text.strip()}{SHOWN_TEST}{tests[0].strip()}"
-    return Question(f"{MBPP_ID}{task_id}", shown, "code_exec", code, asserts=asserts)
+    prompt = f"{text.strip()}{SHOWN_TEST}{tests[0].strip()}"
+    return Question(f"{MBPP_ID}{task_id}", prompt, "code_exec", code, asserts=asserts)
 
 
 def text_question(row: Any, name: str, where: str) -> Question:
@@ -124,7 +124,7 @@ def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str
     if field not in row:
         raise InputError(f"{where}: field {field!r} is missing; expected a list of texts")
     value = row[field]
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
     return tuple(map(_with_unix_line_ends, value))
 

@@ -17,7 +17,7 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.questions.generator import NAMES, QuestionSplit, split_of
 
 TOWNS = "Athens Bergen Bremen Cork Dover Gent Graz Kiel Lille Lyon Malmo Oslo Porto Riga Turin Ulm".split()  # noqa: SIM905
-_SEED = 0  # of the one depot that corpus and questions of an experiment share
+_SEED = 0  # seed of the depot that corpus and questions of an experiment share
 
 
 class Passage(NamedTuple):
@@ -44,26 +44,26 @@ class Depot:
 
     room_of: dict[int, int]
     building_of: dict[int, int]
-    keeper_of: dict[int, str]  # of a room
+    keeper_of: dict[int, str]  # keeper of each room
     town_of: dict[int, str]
 
     def passages(self) -> Iterator[Passage]:
         for box in self.room_of:
-            yield Passage(f"Box {box}", self._of_box(box))
+            yield Passage(f"Box {box}", self._box_text(box))
         for room in self.building_of:
-            yield Passage(f"Room {room}", f"{self._of_room(room)} {self.keeper_of[room]} keeps it.")
+            yield Passage(f"Room {room}", f"{self._room_text(room)} {self.keeper_of[room]} keeps it.")
         for building in self.town_of:
-            yield Passage(f"Building {building}", self._of_building(building))
+            yield Passage(f"Building {building}", self._building_text(building))
 
     def question(self, box: int, level: int, about_keeper: bool) -> DepotQuestion:
         """Return a question that takes `level` look-ups; at level 2 there are two of them about a box."""
         room = self.room_of[box]
         building = self.building_of[room]
-        first, second = LookUp(f"box {box}", self._of_box(box)), LookUp(f"room {room}", self._of_room(room))
+        first, second = LookUp(f"box {box}", self._box_text(box)), LookUp(f"room {room}", self._room_text(room))
         if level == 1:
             return DepotQuestion(f"In which room is box {box}?", f"{room}", (first,), _texts(self.building_of))
         if level == 3:
-            third = LookUp(f"building {building}", self._of_building(building))
+            third = LookUp(f"building {building}", self._building_text(building))
             town, towns = self.town_of[building], tuple(sorted(set(self.town_of.values())))
             return DepotQuestion(f"In which town is box {box}?", town, (first, second, third), towns)
         if about_keeper:
@@ -72,13 +72,13 @@ class Depot:
             return DepotQuestion(f"Who keeps the room of box {box}?", keeper, (first, second), names)
         return DepotQuestion(f"In which building is box {box}?", f"{building}", (first, second), _texts(self.town_of))
 
-    def _of_box(self, box: int) -> str:
+    def _box_text(self, box: int) -> str:
         return f"Box {box} is in room {self.room_of[box]}."
 
-    def _of_room(self, room: int) -> str:
+    def _room_text(self, room: int) -> str:
         return f"Room {room} is in building {self.building_of[room]}."
 
-    def _of_building(self, building: int) -> str:
+    def _building_text(self, building: int) -> str:
         return f"Building {building} is in {self.town_of[building]}."
 
 
@@ -105,8 +105,8 @@ def depot_row(level: int, split: QuestionSplit, seed: int, index: int) -> dict[s
     while True:
         box = rng.choice(boxes)
         if split_of(f"box {box}") == split:
-            made = depot().question(box, level, rng.random() < 0.5)
-            return {"question": made.text, "answer": made.answer}
+            question = depot().question(box, level, rng.random() < 0.5)
+            return {"question": question.text, "answer": question.answer}
 
 
 def _texts(numbers: dict[int, str] | dict[int, int]) -> tuple[str, ...]:

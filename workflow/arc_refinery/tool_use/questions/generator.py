@@ -23,7 +23,7 @@ class _Difficulty:
     """Difficulty of problems."""
 
     steps: tuple[int, int]  # operations, minimum and maximum
-    digits: tuple[int, int]  # of the drawn numbers
+    digits: tuple[int, int]  # least and most digits of the numbers
     stories: float  # share of word problems; the others are bare expressions
 
 
@@ -32,7 +32,7 @@ _DIFFICULTIES = {
     2: _Difficulty((2, 2), (3, 4), 0.6),
     3: _Difficulty((3, 4), (3, 5), 0.8),
 }
-MAX_VALUE = 10**12  # of any intermediate result
+MAX_VALUE = 10**12  # largest intermediate result
 
 NAMES = "Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Kira Leo Mia Noah Olga Paul".split()  # noqa: SIM905
 THINGS = "apples beads books bottles bricks cards coins eggs nails pencils plants shells stamps tiles".split()  # noqa: SIM905
@@ -245,9 +245,9 @@ N_SHOWN, N_MORE = 3, 2  # asserts
 
 def _function(rng: random.Random, n_steps: int) -> _Row:
     """Return a row without its `task_id`."""
-    chosen = [*rng.sample(_STEPS, n_steps), rng.choice(_ENDINGS)]
-    filled = [(step, rng.randint(*step.parameter)) for step in chosen]
-    name = "_".join(step.name for step in chosen)
+    steps = [*rng.sample(_STEPS, n_steps), rng.choice(_ENDINGS)]
+    filled = [(step, rng.randint(*step.parameter)) for step in steps]
+    name = "_".join(step.name for step in steps)
     words = [step.words.format(k=k) for step, k in filled]
     code = [step.code.format(k=k) for step, k in filled]
     body = [*(f"    values = {line}" for line in code[:-1]), f"    return {code[-1]}"]

@@ -16,7 +16,7 @@ from arc_refinery.records.questions import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.grading.asserts import one_form
+from arc_refinery.tool_use.grading.asserts import canonical_form
 from arc_refinery.tool_use.grading.code_exec import AssertOutcome, AssertsReport, run_asserts
 from arc_refinery.tool_use.questions.data import (
     MBPP_ID,
@@ -73,11 +73,11 @@ def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class CheckedQuestions:
-    """Questions whose reference passes its asserts, and what was found about others, by question id."""
+    """Questions whose reference passes its asserts, and reports on the others, by question id."""
 
-    kept: list[Question]
+    questions: list[Question]
     failing: dict[str, str]  # why the reference does not pass
-    unchecked: dict[str, str]  # of kept questions: why some of the asserts cannot be checked
+    unchecked: dict[str, str]  # why some asserts of a question in `questions` cannot be checked
 
 
 def with_valid_reference(questions: Sequence[Question], candidates: Executor, graders: Executor) -> CheckedQuestions:
@@ -85,7 +85,7 @@ def with_valid_reference(questions: Sequence[Question], candidates: Executor, gr
 
     With the others, correct and wrong programs could not be distinguished, and GRPO would learn nothing.
     """
-    with_asserts = [one for one in questions if one.kind == "code_exec"]
+    with_asserts = [question for question in questions if question.kind == "code_exec"]
     failing: dict[str, str] = {}
     unchecked: dict[str, str] = {}
     for question in tqdm(
@@ -96,16 +96,17 @@ def with_valid_reference(questions: Sequence[Question], candidates: Executor, gr
         if not report.is_passed:
             failing[question.question_id] = problem or "it has no asserts"
         elif problem:
-            n = sum(one.outcome is not AssertOutcome.passed for one in report.asserts)
+            n = sum(result.outcome is not AssertOutcome.passed for result in report.asserts)
             unchecked[question.question_id] = f"{n} of {len(report.asserts)} asserts, first {problem}"
-    return CheckedQuestions([one for one in questions if one.question_id not in failing], failing, unchecked)
+    valid = [question for question in questions if question.question_id not in failing]
+    return CheckedQuestions(valid, failing, unchecked)
 
 
 def _problem(report: AssertsReport) -> str:
     """Return what is wrong with the first assert that a reference does not pass, those first that it fails."""
-    wrong = [(number, one) for number, one in enumerate(report.asserts, 1) if one.outcome is not AssertOutcome.passed]
+    wrong = [(n, result) for n, result in enumerate(report.asserts, 1) if result.outcome is not AssertOutcome.passed]
     wrong.sort(key=lambda both: both[1].outcome is AssertOutcome.unsupported)
-    return next((f"assert {number}: {one.outcome}: {one.reason}" for number, one in wrong), "")
+    return next((f"assert {n}: {result.outcome}: {result.reason}" for n, result in wrong), "")
 
 
 def without_heldout(
@@ -123,8 +124,8 @@ def without_heldout(
         task_ids |= _task_id(question)
         texts.add(_plain_words(question))
         asserts = _assert_texts(question)
-        for one in asserts:
-            by_assert.setdefault(one, []).append(asserts)
+        for statement in asserts:
+            by_assert.setdefault(statement, []).append(asserts)
 
     def reason(question: Question) -> str | None:
         if _task_id(question) & task_ids:
@@ -132,14 +133,14 @@ def without_heldout(
         if _plain_words(question) in texts:
             return "held out, by text"
         asserts = _assert_texts(question)
-        others = [other for one in asserts for other in by_assert.get(one, ())]
+        others = [other for statement in asserts for other in by_assert.get(statement, ())]
         if any(asserts == other or len(asserts & other) == min(len(asserts), len(other)) > 1 for other in others):
             return "held out, by asserts"
         return None
 
     reasons = [reason(question) for question in questions]
-    kept = [question for question, found in zip(questions, reasons, strict=True) if found is None]
-    return kept, dict(Counter(filter(None, reasons)))
+    remaining = [question for question, why in zip(questions, reasons, strict=True) if why is None]
+    return remaining, dict(Counter(filter(None, reasons)))
 
 
 def _task_id(question: Question) -> set[str]:
@@ -155,10 +156,10 @@ def _plain_words(question: Question) -> str:
     Neither the test that MBPP's are shown with nor characters that cannot be seen are a part of it.
     """
     text = question.text.partition(SHOWN_TEST)[0] if question.asserts else question.text
-    text = "".join(one for one in text if unicodedata.category(one) != "Cf")
+    text = "".join(character for character in text if unicodedata.category(character) != "Cf")
     text = _DASHES.sub("-", unicodedata.normalize("NFKC", text).casefold())
     return " ".join(_PUNCTUATION.sub(" ", text).split())
 
 
 def _assert_texts(question: Question) -> frozenset[str]:
-    return frozenset(map(one_form, question.asserts.statements if question.asserts else ()))
+    return frozenset(map(canonical_form, question.asserts.statements if question.asserts else ()))

@@ -68,7 +68,7 @@ def _arms(loaded: QuestionsOfSide) -> Iterator[list[object]]:
     experiment = loaded.side.experiment
     for name in loaded.arms:
         arms = experiment.arms_called(name)
-        episodes = [episode for arm in arms for episode in loaded.evaluated.of_arm(arm.name)]
+        episodes = [episode for arm in arms for episode in loaded.evaluated.episodes_of_arm(arm.name)]
         yield [
             f"`{loaded.side.folder}`",
             f"`{name}`{f', mean of {len(arms)}' if len(arms) > 1 else ''}",
@@ -84,21 +84,21 @@ def _differences(first: QuestionsOfSide, second: QuestionsOfSide) -> list[str]:
     arms = arms_to_pair(first.side, second.side)
     if not arms:
         return [f"{title}: no arm of the same name."]
-    one, other = on_shared_questions(first, second)
-    if not one.evaluated.questions:
+    ours, theirs = on_shared_questions(first, second)
+    if not ours.evaluated.questions:
         return [f"{title}: no question in common."]
-    common = one.evaluated.questions
+    common = ours.evaluated.questions
     return [
         f"{title}, on {len(common)} questions, paired:",
-        columns_table(PAIRED, [_paired(one, other, *pair) for pair in arms]),
+        columns_table(PAIRED, [_paired(ours, theirs, *pair) for pair in arms]),
         *left_out([(each.side, each.evaluated.questions) for each in (first, second)], common, "questions"),
     ]
 
 
-def _paired(one: QuestionsOfSide, other: QuestionsOfSide, first: str, second: str) -> PairedRates:
-    a, b = one.pass_rates(first), other.pass_rates(second)
+def _paired(ours: QuestionsOfSide, theirs: QuestionsOfSide, first: str, second: str) -> PairedRates:
+    a, b = ours.pass_rates(first), theirs.pass_rates(second)
     return PairedRates(
-        f"`{one.side.folder}:{first}` − `{other.side.folder}:{second}`",
+        f"`{ours.side.folder}:{first}` − `{theirs.side.folder}:{second}`",
         float(np.mean(list(a.values()))),
         float(np.mean(list(b.values()))),
         estimate_difference(*paired_runs(a, b)),

@@ -26,15 +26,19 @@ def section(experiment: ToolUse, results: EvaluatedQuestions, files: Attachments
     """Return Markdown blocks; tables are added to `files`."""
     name = results.settings.name
     arms = [arm.name for arm in experiment.arms]
-    by_tool = _of_arms({arm: calls_by_tool(results.of_arm(arm)) for arm in arms})
-    by_turn = _of_arms({arm: calls_by_turn(results.texts_of_arm(arm)) for arm in arms})
+    by_tool = _stacked({arm: calls_by_tool(results.episodes_of_arm(arm)) for arm in arms})
+    by_turn = _stacked({arm: calls_by_turn(results.texts_of_arm(arm)) for arm in arms})
     lengths = text_lengths(results, arms)
     tables = {"tools": by_tool, "turns": by_turn, "lengths": lengths, "votes": votes(results, arms)}
     if experiment.user_of(name):
-        replied = {arm: episodes_by_user_messages(results.of_arm(arm), results.texts_of_arm(arm)) for arm in arms}
-        tables["users"] = _of_arms(replied)
+        replied = {
+            arm: episodes_by_user_messages(results.episodes_of_arm(arm), results.texts_of_arm(arm)) for arm in arms
+        }
+        tables["users"] = _stacked(replied)
     if results.settings.form == "text":
-        tables["found"] = _of_arms({arm: answers_found(results.of_arm(arm), results.texts_of_arm(arm)) for arm in arms})
+        tables["found"] = _stacked(
+            {arm: answers_found(results.episodes_of_arm(arm), results.texts_of_arm(arm)) for arm in arms}
+        )
     maj = f"maj@{experiment.evaluation.n_predictions}"
     links = {kind: files.add(f"{name}-{kind}.csv", partial(write_csv, table)) for kind, table in tables.items()}
     return [
@@ -68,7 +72,7 @@ def votes(results: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFrame:
             rates = results.pass_rates(arm, with_calls)
             row |= {
                 f"pass_rate_{kind}": np.mean(rates) if rates else None,
-                f"episodes_{kind}": sum(bool(episode.calls) == with_calls for episode in results.of_arm(arm)),
+                f"episodes_{kind}": sum(bool(episode.calls) == with_calls for episode in results.episodes_of_arm(arm)),
                 f"questions_{kind}": len(rates),
             }
         rows.append(row)
@@ -91,11 +95,11 @@ def text_lengths(results: EvaluatedQuestions, arms: Sequence[str]) -> pd.DataFra
 
 
 def _has_votes(results: EvaluatedQuestions) -> bool:
-    """Whether equal answers can be counted: two programs are almost never written in the same words."""
+    """Return whether equal answers can be counted: two programs are almost never written in the same words."""
     return results.settings.form != "mbpp"
 
 
-def _of_arms(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat([table.assign(arm=arm) for arm, table in tables.items()], ignore_index=True)[
         ["arm", *next(iter(tables.values()))]
     ]
@@ -121,7 +125,7 @@ def _rate_text(results: EvaluatedQuestions, arm: str, with_calls: bool) -> str:
     rates = results.pass_rates(arm, with_calls)
     if not rates:
         return "–"
-    n_episodes = sum(bool(episode.calls) == with_calls for episode in results.of_arm(arm))
+    n_episodes = sum(bool(episode.calls) == with_calls for episode in results.episodes_of_arm(arm))
     return f"{share_text(rates)} (episodes: {n_episodes}, questions: {len(rates)})"
 
 
@@ -143,25 +147,25 @@ def _tools_table(by_tool: pd.DataFrame) -> str:
 def _other_calls(results: EvaluatedQuestions, arms: Sequence[str]) -> str:
     """Return a note on answers that look like calls; empty if there are none."""
     counts = {arm: sum(text.answers_with_call for text in results.texts_of_arm(arm)) for arm in arms}
-    found = ", ".join(f"`{arm}` {n}" for arm, n in counts.items() if n)
-    return f" Answers that look like calls of another format, and were not run: {found}." if found else ""
+    listing = ", ".join(f"`{arm}` {n}" for arm, n in counts.items() if n)
+    return f" Answers that look like calls of another format, and were not run: {listing}." if listing else ""
 
 
 def _turns(by_turn: pd.DataFrame, arms: Sequence[str]) -> tuple[list[str], list[list[object]]]:
-    found = {
+    cells = {
         (row["arm"], row["turn"]): f"{row['calls'] / row['episodes']:.2f} ({row['episodes']})"
         for row in by_turn.to_dict("records")
     }
     rows: list[list[object]] = []
     for turn in range(1, int(by_turn["turn"].max()) + 1):
-        rows.append([turn, *(found.get((arm, turn), "–") for arm in arms)])
+        rows.append([turn, *(cells.get((arm, turn), "–") for arm in arms)])
     return ["turn", *(f"`{arm}`" for arm in arms)], rows
 
 
-def _found_section(found: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
+def _found_section(table: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
     rows: list[list[object]] = []
     for arm in arms:
-        rows_of_arm = found[found["arm"] == arm].set_index("found")
+        rows_of_arm = table[table["arm"] == arm].set_index("found")
         n, correct = rows_of_arm["episodes"], rows_of_arm["correct"]
         rates = [f"{percent(correct[kind] / n[kind])} of {n[kind]}" if n[kind] else "–" for kind in (True, False)]
         rows.append([f"`{arm}`", percent(n[True] / n.sum()), *rates])
@@ -173,7 +177,7 @@ def _found_section(found: pd.DataFrame, arms: Sequence[str], link: str) -> list[
 
 
 def _users_section(by_messages: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
-    found = {
+    cells = {
         (row["arm"], row["user_messages"]): f"{row['episodes']} ({percent(row['correct'] / row['episodes'])})"
         for row in by_messages.to_dict("records")
     }
@@ -182,7 +186,7 @@ def _users_section(by_messages: pd.DataFrame, arms: Sequence[str], link: str) ->
     for arm in arms:
         rows_of_arm = by_messages[by_messages["arm"] == arm]
         mean = np.average(rows_of_arm["user_messages"], weights=rows_of_arm["episodes"])
-        rows.append([f"`{arm}`", f"{mean:.2f}", *(found.get((arm, n), "–") for n in range(most + 1))])
+        rows.append([f"`{arm}`", f"{mean:.2f}", *(cells.get((arm, n), "–") for n in range(most + 1))])
     return [
         "### The user's messages",
         markdown_table(["arm", "messages per episode", *(f"episodes with {n}" for n in range(most + 1))], rows),

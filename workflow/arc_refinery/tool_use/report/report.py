@@ -26,7 +26,13 @@ from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
 from arc_refinery.tool_use.report import metrics
-from arc_refinery.tool_use.report.transcripts import ENDING_TITLES, arm_to_show, mask_section, one_of_each, transcripts
+from arc_refinery.tool_use.report.transcripts import (
+    ENDING_TITLES,
+    arm_to_show,
+    first_repetitions,
+    mask_section,
+    transcripts,
+)
 
 Differences = Mapping[tuple[str, str], Estimate]  # pass@1, first minus second, by pair of arms
 PATTERNS = (
@@ -47,7 +53,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     limits = [_scope_of_intervals(experiment)]
     if any(questions.source == "generator" for questions in experiment.data.heldout):
         limits.append(PATTERNS)
-    pairs = [(first.name, second.name) for first, second in pairs_to_compare(one_of_each(experiment))]
+    pairs = [(first.name, second.name) for first, second in pairs_to_compare(first_repetitions(experiment))]
     evaluated = [load_questions(experiment, folder, questions, arms) for questions in experiment.data.heldout]
     differences = [{pair: _difference(experiment, results, *pair) for pair in pairs} for results in evaluated]
     return [
@@ -88,7 +94,7 @@ def _headline(
     experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions], differences: Sequence[Differences]
 ) -> list[str]:
     """Return the change in correct answers from the first arm to the trained one, by set."""
-    first, last = one_of_each(experiment)[0].name, arm_to_show(experiment).name
+    first, last = first_repetitions(experiment)[0].name, arm_to_show(experiment).name
     if first == last:
         return []
     lines = []
@@ -172,7 +178,7 @@ def _result(
     results: EvaluatedQuestions, title: str, adapter: str, arms: Sequence[ToolArm], ks: Sequence[int]
 ) -> list[str]:
     """Return a row of the results: of one arm, or of the repetitions of one together."""
-    episodes = [episode for arm in arms for episode in results.of_arm(arm.name)]
+    episodes = [episode for arm in arms for episode in results.episodes_of_arm(arm.name)]
     return [
         title,
         adapter,
@@ -208,15 +214,15 @@ def _difference_text(difference: Estimate) -> str:
 
 def _calls(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
     """Count calls by fault and episodes by ending, per arm."""
-    by_arm = {arm.name: results.of_arm(arm.name) for arm in experiment.arms}
+    by_arm = {arm.name: results.episodes_of_arm(arm.name) for arm in experiment.arms}
     faults = {
-        name: Counter(call.fault for episode in played for call in episode.calls) for name, played in by_arm.items()
+        name: Counter(call.fault for episode in episodes for call in episode.calls) for name, episodes in by_arm.items()
     }
-    endings = {name: Counter(episode.ending for episode in played) for name, played in by_arm.items()}
+    endings = {name: Counter(episode.ending for episode in episodes) for name, episodes in by_arm.items()}
     rows = [["calls", *(str(sum(counts.values())) for counts in faults.values())]]
     for fault in sorted({fault for counts in faults.values() for fault in counts if fault}):
         rows.append([f"… {fault.replace('_', ' ')}", *(str(counts[fault]) for counts in faults.values())])
-    rows.append(["episodes", *(str(len(played)) for played in by_arm.values())])
+    rows.append(["episodes", *(str(len(episodes)) for episodes in by_arm.values())])
     for ending, words in ENDING_TITLES.items():
         if any(counts[ending] for counts in endings.values()):
             rows.append([f"… {words}", *(str(counts[ending]) for counts in endings.values())])

@@ -33,30 +33,30 @@ TEXT: dict[str, Any] = {"family": "monospace", "fontsize": 9, "va": "center", "h
 
 def arm_to_show(experiment: ToolUse) -> ToolArm:
     """Return the last arm with tools and an adapter; of repetitions the first one, with the name of all."""
-    arms = one_of_each(experiment)
+    arms = first_repetitions(experiment)
     with_tools = [arm for arm in arms if arm.tools] or list(arms)
     return next((arm for arm in reversed(with_tools) if arm.adapter != "none"), with_tools[-1])
 
 
-def one_of_each(experiment: ToolUse) -> list[ToolArm]:
+def first_repetitions(experiment: ToolUse) -> list[ToolArm]:
     """Return one arm of each group of repetitions, with the name of the group."""
     return [arms[0].model_copy(update={"name": name}) for name, arms in experiment.repetitions.items()]
 
 
 def transcripts(experiment: ToolUse, results: EvaluatedQuestions) -> Iterator[str]:
     """Yield transcripts of the questions on which the last arm with tools and an adapter gained most over the first."""
-    shown = experiment.arms_called(arm_to_show(experiment).name)[0]
+    gaining = experiment.arms_called(arm_to_show(experiment).name)[0]
     first = experiment.arms[0]
     gains: Mapping[str, float] = {
         question_id: sum(e.reward for e in episodes) - sum(e.reward for e in results.episodes[first.name][question_id])
-        for question_id, episodes in results.episodes[shown.name].items()
+        for question_id, episodes in results.episodes[gaining.name].items()
     }
     best = sorted(gains, key=lambda question_id: -gains[question_id])[:MAX_TRANSCRIPTS]
     for question_id in best:
         question = results.questions[question_id]
         answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
         yield f"**{_escape(question.text)}**{answer}"
-        for arm in dict.fromkeys([first.name, shown.name]):
+        for arm in dict.fromkeys([first.name, gaining.name]):
             episodes = results.episodes[arm][question_id]
             n_right = sum(episode.reward == 1.0 for episode in episodes)
             yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
@@ -83,11 +83,11 @@ def mask_section(
     """Return blocks with a picture of one episode's tokens that shows which carry loss."""
     from arc_refinery.models.tokenizers import load_tokenizer  # imports transformers
 
-    shown = experiment.arms_called(arm_to_show(experiment).name)[0].name
-    episodes = [episode for results in evaluated for episode in results.of_arm(shown)]
+    arm = experiment.arms_called(arm_to_show(experiment).name)[0].name
+    episodes = [episode for results in evaluated for episode in results.episodes_of_arm(arm)]
     episode = next((candidate for candidate in episodes if candidate.calls and candidate.reward == 1.0), episodes[0])
     episode = next(
-        results.full_episode(shown, episode.episode_id)
+        results.full_episode(arm, episode.episode_id)
         for results in evaluated
         if episode.question_id in results.questions
     )
@@ -97,7 +97,7 @@ def mask_section(
     picture = files.add("mask.png", partial(mask_picture, tokens, episode.mask))
     return [
         "## Which tokens carry loss",
-        f"All tokens of the episode `{episode.episode_id}` of `{shown}` after its prompt. Those with a dark background "
+        f"All tokens of the episode `{episode.episode_id}` of `{arm}` after its prompt. Those with a dark background "
         "were sampled and carry loss in training; the others were inserted by the chat template and the tools.",
         f"![Tokens of an episode; those that carry loss have a dark background]({picture})",
     ]
@@ -123,10 +123,10 @@ def _place(tokens: Sequence[str]) -> Iterator[tuple[int, int, str]]:
     """Yield line, column and printed form of each token."""
     line = column = 0
     for token in tokens:
-        shown = token.translate(CONTROLS) or " "
-        if column + len(shown) > MOST_CHARACTERS:
+        text = token.translate(CONTROLS) or " "
+        if column + len(text) > MOST_CHARACTERS:
             line, column = line + 1, 0
-        yield line, column, shown
-        column += len(shown)
+        yield line, column, text
+        column += len(text)
         if "\n" in token:
             line, column = line + 1, 0

@@ -119,7 +119,7 @@ class Toolbox:
                 begun = tool.end((yield begun))
         except FaultyCall as error:
             return self._faulty(error, tool)
-        return CallResult(self._shown(begun, tool), name)
+        return CallResult(self._truncated(begun, tool), name)
 
     def _finish(self, running: Generator[Script, Outcome, CallResult]) -> CallResult:
         try:
@@ -143,12 +143,12 @@ class Toolbox:
             room = max(self._longest(tool) - len(str(error)) - 50, 0)
             text += f"\nOutput before the error: {error.printed[:room]}"
         return CallResult(
-            self._shown(text, tool if error.fault == "failed" else None),
+            self._truncated(text, tool if error.fault == "failed" else None),
             tool.signature.name if tool else "",
             error.fault,
         )
 
-    def _shown(self, text: str, tool: Tool | None) -> str:
+    def _truncated(self, text: str, tool: Tool | None) -> str:
         longest = self._longest(tool)
         if len(text) > longest:
             text = f"{text[:longest]}\n... (cut after {longest} characters)"

@@ -47,9 +47,9 @@ logger = logging.getLogger(__name__)
 def check_template(tokenizer: Any) -> None:
     """Raise `InputError` unless TRL supports the model's chat template, which it recognises by its text."""
     try:
-        known = add_response_schema(copy(tokenizer))
-        if not is_chat_template_prefix_preserving(known):
-            get_training_chat_template(known)
+        tokenizer_with_schema = add_response_schema(copy(tokenizer))
+        if not is_chat_template_prefix_preserving(tokenizer_with_schema):
+            get_training_chat_template(tokenizer_with_schema)
     except ValueError as error:
         raise InputError(f"{tokenizer.name_or_path}: TRL cannot train with its chat template ({error})") from None
 
@@ -118,7 +118,7 @@ class Rewards:
         self.executor = executor
         self.graders = graders
         self.num_generations = num_generations
-        self.max_tokens = max_tokens  # of an episode
+        self.max_tokens = max_tokens  # limit of an episode
         self.rewards: list[float] = []
         self.__name__ = "answer"  # part of the names of TRL's metrics
 

@@ -75,7 +75,7 @@ def end_of_object(text: str, start: int) -> int:
 
 
 def is_cut_off(text: str) -> bool:
-    """Whether a text is the beginning of a JSON value."""
+    """Return whether a text is the beginning of a JSON value."""
     try:
         _JSON.raw_decode(text)
     except json.JSONDecodeError as error:

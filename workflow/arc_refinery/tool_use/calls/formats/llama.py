@@ -33,8 +33,8 @@ class Llama:
     def start(self, text: str) -> int:
         if _AT_BEGINNING.match(text):
             return 0
-        found = _LATER.search(text)
-        return found.start() if found else len(text)
+        match = _LATER.search(text)
+        return match.start() if match else len(text)
 
     def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
         """Calls follow each other with or without a semicolon; what is not JSON is one call up to the end."""

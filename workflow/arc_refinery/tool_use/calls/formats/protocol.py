@@ -21,9 +21,7 @@ class WrittenCall:
 
     text: str
     is_closed: bool = True  # False: its end is missing, because the turn was cut off or the model forgot it
-    span: tuple[int, int] = field(
-        default=(0, 0), compare=False
-    )  # of the call in the text that was split, with its tags
+    span: tuple[int, int] = field(default=(0, 0), compare=False)  # in the text before the split, tags included
 
 
 class CallFormat(Protocol):

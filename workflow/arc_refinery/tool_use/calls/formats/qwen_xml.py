@@ -82,9 +82,9 @@ class QwenXml:
 def _values(text: str, start: int) -> tuple[list[tuple[str, str]], int]:
     """Return names and texts of the parameters from `start` on, and where the last one ends."""
     values = []
-    while found := _PARAMETER.match(text, start):
-        values.append((found[1].strip(), found[2]))
-        start = found.end()
+    while match := _PARAMETER.match(text, start):
+        values.append((match[1].strip(), match[2]))
+        start = match.end()
     return values, start
 
 

@@ -28,11 +28,11 @@ def split_tagged(text: str, end_of_body: Callable[[str, int], int]) -> tuple[str
     outside: list[str] = []
     calls: list[WrittenCall] = []
     end = 0
-    while found := _CALL.search(text, end):
-        outside.append(text[end : found.start()])
-        start = found.start() + len(OPEN_CALL)
+    while match := _CALL.search(text, end):
+        outside.append(text[end : match.start()])
+        start = match.start() + len(OPEN_CALL)
         whole = _WHOLE_CALL.match(text, end_of_body(text, start))
-        end = (whole or found).end()
-        body, is_closed = (text[start : whole.start()], True) if whole else (found[1], found[2] == CLOSE_CALL)
-        calls.append(WrittenCall(body.strip(), is_closed, (found.start(), end)))
+        end = (whole or match).end()
+        body, is_closed = (text[start : whole.start()], True) if whole else (match[1], match[2] == CLOSE_CALL)
+        calls.append(WrittenCall(body.strip(), is_closed, (match.start(), end)))
     return "".join([*outside, text[end:]]), tuple(calls)
