@@ -89,17 +89,17 @@ def differences(n_experiments: int) -> Iterator[Row]:
                 for effect in (0.0, 0.5):
                     world = World(effect, deviation_of(points))
                     truth = world.difference() if effect else 0.0
-                    found, supported = [], 0
+                    intervals, supported = [], 0
                     for _ in range(n_experiments):
                         a, b = world.draw(rng, n_runs, n_tasks)
                         first, second = rng.binomial(k, a) / k, np.repeat(rng.binomial(k, b) / k, n_runs, axis=0)
-                        one = estimate_difference(first, second)
-                        found.append((one.low, one.high))
+                        difference = estimate_difference(first, second)
+                        intervals.append((difference.low, difference.high))
                         is_supported = (
-                            compare("", "", first, second).supports_difference if k == 1 else one.excludes_zero
+                            compare("", "", first, second).supports_difference if k == 1 else difference.excludes_zero
                         )
                         supported += is_supported
-                    yield row(what, n_tasks, n_runs, points, truth, found, supported / n_experiments)
+                    yield row(what, n_tasks, n_runs, points, truth, intervals, supported / n_experiments)
 
 
 def means(n_experiments: int) -> Iterator[Row]:
@@ -113,8 +113,8 @@ def means(n_experiments: int) -> Iterator[Row]:
     ]
     for what, values in kinds:
         for n_tasks in (50, 200):
-            found = [estimate([values(world.draw(rng, 1, n_tasks)[1][0])]) for _ in range(n_experiments)]
-            yield row(what, n_tasks, 1, 0.0, truth, [(one.low, one.high) for one in found], None)
+            means = [estimate([values(world.draw(rng, 1, n_tasks)[1][0])]) for _ in range(n_experiments)]
+            yield row(what, n_tasks, 1, 0.0, truth, [(mean.low, mean.high) for mean in means], None)
 
 
 def rare_changes(n_experiments: int) -> Iterator[Row]:
@@ -122,14 +122,15 @@ def rare_changes(n_experiments: int) -> Iterator[Row]:
     rng = np.random.default_rng(4)
     for n_tasks in (50, 200):
         for gained in (0.0, 0.02, 0.04, 0.10):
-            found, supported = [], 0
+            intervals, supported = [], 0
             for _ in range(n_experiments):
                 second = rng.random(n_tasks) < 0.5
                 first = second | (rng.random(n_tasks) < 2 * gained)
-                one = compare("", "", [first], [second])
-                found.append((one.difference.low, one.difference.high))
-                supported += one.supports_difference
-            yield row(f"{100 * gained:g} % of tasks gained", n_tasks, 1, 0.0, gained, found, supported / n_experiments)
+                comparison = compare("", "", [first], [second])
+                intervals.append((comparison.difference.low, comparison.difference.high))
+                supported += comparison.supports_difference
+            title = f"{100 * gained:g} % of tasks gained"
+            yield row(title, n_tasks, 1, 0.0, gained, intervals, supported / n_experiments)
 
 
 def row(
@@ -138,10 +139,10 @@ def row(
     n_runs: int,
     points: float,
     truth: float,
-    found: list[tuple[float, float]],
+    intervals: list[tuple[float, float]],
     supported: float | None,
 ) -> Row:
-    low, high = np.array(found).T
+    low, high = np.array(intervals).T
     coverage = float(((low <= truth + 1e-12) & (truth <= high + 1e-12)).mean())
     return Row(what, n_tasks, n_runs, points, truth, coverage, float((high - low).mean()), supported)
 
@@ -157,8 +158,8 @@ def main() -> None:
         ("Differences where few tasks change", rare_changes),
     ):
         print(f"\n### {title}\n\n{header}\n|---|--:|--:|--:|--:|--:|--:|--:|")
-        for one in rows(n_experiments):
-            print(one, flush=True)
+        for result in rows(n_experiments):
+            print(result, flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from arc_refinery import config
 from arc_refinery.refining.config import Refining
 
 ROOT = Path(__file__).parents[1]
-MADE = {"results", "logs"}  # what runs leave in the checkout
+RUN_FOLDERS = {"results", "logs"}  # what runs leave in the checkout
 
 
 def resized(experiment: dict[str, Any], shards: int) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def snakemake(experiment: dict[str, Any], *flags: str) -> tuple[float, float, st
     """Wall seconds, peak memory (MB) and output of one call where nothing has run."""
     with tempfile.TemporaryDirectory() as folder:
         for path in ROOT.iterdir():
-            if path.name not in MADE and not path.name.startswith("."):
+            if path.name not in RUN_FOLDERS and not path.name.startswith("."):
                 Path(folder, path.name).symlink_to(path)
         Path(folder, "experiment.yaml").write_text(yaml.safe_dump(experiment))
         command = [sys.executable, "-m", "snakemake", "--configfile", "experiment.yaml", *flags]

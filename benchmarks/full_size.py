@@ -139,13 +139,13 @@ def first_training(experiment: Any) -> tuple[Step, Count]:
 
 def fitting(experiment: Any, gpu: Gpu) -> tuple[str, Step, Count] | None:
     """Return the first settings that fit the GPU: in words, the step, and its memory."""
-    asked, _ = first_training(experiment)
-    passes = [n for n in range(asked.passes, asked.n_rows + 1) if asked.n_rows % n == 0]
+    configured, _ = first_training(experiment)
+    passes = [n for n in range(configured.passes, configured.n_rows + 1) if configured.n_rows % n == 0]
     for mode, n in product(MODES, passes):
         update = mode | {"gradient_accumulation_steps": n}
         step, count = first_training(changed(experiment, gpu, update))
         if not count.faults:
-            if n == asked.passes:
+            if n == configured.passes:
                 update = mode
             words = ", ".join(f"`{key}: {str(value).lower()}`" for key, value in update.items())
             return words or "as configured", step, count
@@ -169,8 +169,8 @@ def main() -> None:
         for name, experiment in trainings():
             if gpu is not GPUS[0] and name.endswith("-unsloth"):
                 continue
-            if found := fitting(experiment, gpu):
-                words, step, count = found
+            if fit := fitting(experiment, gpu):
+                words, step, count = fit
                 gib = f"{count.total / 2**30:.1f} ({count.share:.0%})"
                 rows.setdefault((words, gib, *row(step, gpu)), []).append(f"`{name}`")
             else:

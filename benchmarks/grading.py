@@ -38,10 +38,10 @@ N_TRAIN = 4
 def tasks_of(samples: Sequence[Sample]) -> Iterator[Task]:
     """The inputs of each program with outputs of its own or of another one."""
     outputs = [run_in_process(sample.program).outputs for sample in samples]
-    given = [grids for grids in outputs if grids]
+    valid = [grids for grids in outputs if grids]
     for number, sample in enumerate(samples):
         truths: tuple[Grid, ...] = outputs[number] if number % 2 else ()
-        truths = truths or given[number % len(given)]
+        truths = truths or valid[number % len(valid)]
         pairs = tuple(Pair(*grids) for grids in zip(sample.program.inputs, truths, strict=True))
         yield make_task(f"task{number}", train=pairs[:N_TRAIN], test=pairs[N_TRAIN:])
 

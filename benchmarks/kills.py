@@ -84,12 +84,12 @@ def shrink(content: dict[str, Any]) -> None:
 
 
 def digests(folder: Path) -> Digests:
-    found = {}
+    hashes = {}
     for path in sorted((folder / "results").rglob("*")):
         if path.is_file():
             with path.open("rb") as file:
-                found[str(path.relative_to(folder))] = file_digest(file, "sha256").hexdigest()
-    return found
+                hashes[str(path.relative_to(folder))] = file_digest(file, "sha256").hexdigest()
+    return hashes
 
 
 def is_final(name: str) -> bool:
@@ -125,24 +125,24 @@ def run_disturbed(checkout: Checkout, kind: str, waits: Sequence[float], undistu
             break
         assert seconds is not None
         commands, left = kill(process, kind)
-        found = digests(checkout.folder)
-        incomplete = [name for name in found if is_final(name) and found[name] != undisturbed.results.get(name)]
+        hashes = digests(checkout.folder)
+        incomplete = [name for name in hashes if is_final(name) and hashes[name] != undisturbed.results.get(name)]
         run.kills.append(Kill(round(seconds, 2), commands, incomplete, left))
-    found = digests(checkout.folder)
-    names = sorted(found.keys() | undisturbed.results.keys())
-    run.differing = [name for name in names if found.get(name) != undisturbed.results.get(name)]
+    hashes = digests(checkout.folder)
+    names = sorted(hashes.keys() | undisturbed.results.keys())
+    run.differing = [name for name in names if hashes.get(name) != undisturbed.results.get(name)]
     return run
 
 
 def kill(process: subprocess.Popen[str], kind: str) -> tuple[list[str], int]:
     """Return the commands that ran, and how many processes are left after a while."""
     started = psutil.Process(process.pid).children(recursive=True)
-    commands = sorted({name for one in started for name in command_of(one)})
+    commands = sorted({name for child in started for name in command_of(child)})
     process.kill()
     if kind == KINDS[0]:
-        for one in started:
+        for child in started:
             with suppress(psutil.NoSuchProcess):
-                one.kill()
+                child.kill()
     process.wait()
     _, alive = psutil.wait_procs(started, ENDING_SECONDS)
     return commands, len(alive)
@@ -169,7 +169,7 @@ def tables(runs: Sequence[DisturbedRun]) -> None:
     rows = []
     for kind in KINDS:
         ours = [run for run in runs if run.kind == kind]
-        kills = [one for run in ours for one in run.kills]
+        kills = [kill for run in ours for kill in run.kills]
         rows.append(
             [
                 kind,
@@ -177,18 +177,18 @@ def tables(runs: Sequence[DisturbedRun]) -> None:
                 str(len(ours)),
                 f"{sum(not run.differing for run in ours)} of {len(ours)}",
                 str(sum(bool(run.refused) for run in ours)),
-                str(sum(bool(one.incomplete) for one in kills)),
-                str(sum(bool(one.n_left) for one in kills)),
+                str(sum(bool(kill.incomplete) for kill in kills)),
+                str(sum(bool(kill.n_left) for kill in kills)),
             ]
         )
     columns = "killed; kills; in runs; same bytes in the end; needed more than the same command; incomplete files; "
     show("Kills", "Every command was typed once after each kill.", columns + "processes left", rows)
-    stages = Counter(", ".join(one.commands) or "Snakemake itself" for run in runs for one in run.kills)
+    stages = Counter(", ".join(kill.commands) or "Snakemake itself" for run in runs for kill in run.kills)
     show(
         "What ran", "Commands that ran at the kill.", "commands; kills", [[k, str(n)] for k, n in stages.most_common()]
     )
     for run in runs:
-        for what in (run.refused, *run.differing, *(name for one in run.kills for name in one.incomplete)):
+        for what in (run.refused, *run.differing, *(name for kill in run.kills for name in kill.incomplete)):
             if what:
                 print(f"{run.kind}: {what}")
 
@@ -218,8 +218,8 @@ def main() -> None:
     runs: list[DisturbedRun] = []
     while sum(len(run.kills) for run in runs) < arguments.n:
         number = len(runs)
-        kept = folder / f"run{number}.json"
-        if not kept.exists():
+        record = folder / f"run{number}.json"
+        if not record.exists():
             progress(f"run {number}: {sum(len(run.kills) for run in runs)} of {arguments.n} kills so far")
             shutil.rmtree(folder / "run", ignore_errors=True)
             checkout = pristine.clone(folder / "run")
@@ -228,9 +228,9 @@ def main() -> None:
             run = run_disturbed(checkout, KINDS[number % 2], waits, undisturbed)
             if run.refused or run.differing:
                 checkout.folder.rename(folder / f"failed{number}")
-            kept.write_text(json.dumps(asdict(run)))
-        content = json.loads(kept.read_text())
-        runs.append(DisturbedRun(**content | {"kills": [Kill(**one) for one in content["kills"]]}))
+            record.write_text(json.dumps(asdict(run)))
+        content = json.loads(record.read_text())
+        runs.append(DisturbedRun(**content | {"kills": [Kill(**kill) for kill in content["kills"]]}))
     print(f"{machine()}. An undisturbed run: {undisturbed.seconds:.0f} s.\n")
     tables(runs)
 

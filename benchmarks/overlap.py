@@ -23,9 +23,9 @@ from arc_refinery.sandbox import Executor, Program
 CONFIG = Path(__file__).parents[1] / "config/seeds-demo.yaml"
 
 
-def programs(made: Iterable[Problem | Task]) -> list[str]:
+def programs(problems: Iterable[Problem | Task]) -> list[str]:
     """Return the programs as a model is to write them."""
-    written = [transform_program(one.source, bare=True) for one in made]
+    written = [transform_program(problem.source, bare=True) for problem in problems]
     return [text for text in written if text]
 
 
@@ -33,8 +33,8 @@ def behaviours(sources: Iterable[str], grids: tuple[Grid, ...], executor: Execut
     """Return a fingerprint of all outputs by source; sources that fail on any grid are left out."""
     distinct = list(dict.fromkeys(sources))
     outcomes = executor.run(Program(str(i), source, grids) for i, source in enumerate(distinct))
-    found = zip(distinct, outcomes, strict=True)
-    return {source: fingerprint(outcome.outputs) for source, outcome in found if outcome.outputs}
+    pairs = zip(distinct, outcomes, strict=True)
+    return {source: fingerprint(outcome.outputs) for source, outcome in pairs if outcome.outputs}
 
 
 def main() -> None:
@@ -44,22 +44,22 @@ def main() -> None:
     options = parser.parse_args()
     experiment = load_experiment(CONFIG)
     assert isinstance(experiment, Refining) and experiment.problems
-    held_out_set = next(one for one in experiment.evaluation.sets if one.source == "generator")
+    held_out_set = next(tasks for tasks in experiment.evaluation.sets if tasks.source == "generator")
     held_out = programs(tasks_of_set(held_out_set, experiment.problems.max_cells, Counter()))
-    made = partial(generated, experiment.problems, split="pretraining", n_examples=GENERATED_EXAMPLES, seed=0)
-    training = programs(made(options.training, address="training problems"))
-    grids = tuple(problem.examples[0].input for problem in made(options.grids, address="overlap"))
+    problems = partial(generated, experiment.problems, split="pretraining", n_examples=GENERATED_EXAMPLES, seed=0)
+    training = programs(problems(options.training, address="training problems"))
+    grids = tuple(problem.examples[0].input for problem in problems(options.grids, address="overlap"))
     with Executor(2, Sandbox(cpu_seconds=10.0).limits(), programs_per_child=64) as executor:
         ours, theirs = (behaviours(sources, grids, executor) for sources in (held_out, training))
-    known = set(theirs.values())
-    equal = [source for source in held_out if ours.get(source) in known]
+    fingerprints = set(theirs.values())
+    equal = [source for source in held_out if ours.get(source) in fingerprints]
     print("| programs | number |\n|---|--:|")
     print(f"| held out | {len(held_out)} |")
     print(f"| … that run on all {len(grids)} grids | {sum(source in ours for source in held_out)} |")
     print(f"| … and compute what a training program computes | {len(equal)} |")
     print(f"| training side, different texts | {len(set(training))} |")
     print(f"| … that run on all grids | {len(theirs)} |")
-    print(f"| … different behaviours | {len(known)} |")
+    print(f"| … different behaviours | {len(fingerprints)} |")
 
 
 if __name__ == "__main__":

@@ -42,9 +42,9 @@ def direct(guess: Grid, truth: Grid) -> float:
     best = 0
     for down in range(1 - guess_height, height):
         for right in range(1 - guess_width, width):
-            of_truth = truth[max(down, 0) : down + guess_height, max(right, 0) : right + guess_width]
-            of_guess = guess[max(-down, 0) : height - down, max(-right, 0) : width - right]
-            best = max(best, int(np.count_nonzero(of_guess == of_truth)))
+            truth_part = truth[max(down, 0) : down + guess_height, max(right, 0) : right + guess_width]
+            guess_part = guess[max(-down, 0) : height - down, max(-right, 0) : width - right]
+            best = max(best, int(np.count_nonzero(guess_part == truth_part)))
     return best / float(max(guess_height, height) * max(guess_width, width))
 
 

@@ -76,8 +76,8 @@ def sampled(folder: Path, shards: int) -> Checkout:
     """A checkout with sampled attempts in so many shards."""
     folder.mkdir()
     checkout = copy(folder)
-    one = checkout.change(lambda config: config["parts"].update(shards_per_part=1, tasks_per_part=max(6, shards)))
-    snakemake(checkout, ["--cores", "2"], dict(os.environ), [f"{TURN}/attempts/000.parquet"], one)
+    cut_down = checkout.change(lambda config: config["parts"].update(shards_per_part=1, tasks_per_part=max(6, shards)))
+    snakemake(checkout, ["--cores", "2"], dict(os.environ), [f"{TURN}/attempts/000.parquet"], cut_down)
     attempts = pq.read_table(folder / TURN / "attempts/000.parquet")
     for shard in range(shards):
         first, last = (len(attempts) * (shard + more) // shards for more in (0, 1))

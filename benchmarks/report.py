@@ -83,25 +83,26 @@ def experiment(n_tasks: int, n_attempts: int, seed: int) -> Refining:
     return config.validate_experiment(settings, "benchmarks/report.py", Refining)
 
 
-def make(made: Refining, folder: Path) -> None:
+def make(settings: Refining, folder: Path) -> None:
     """Write the files of the experiment as if it had run."""
-    rng = np.random.default_rng(made.seed)
-    tasks = [a_task(f"{number:08x}", rng) for number in range(made.evaluation.sets[0].n_tasks or 0)]
-    records.write(folder / "tasks/large.parquet", Task, tasks, made.seed, {})
+    rng = np.random.default_rng(settings.seed)
+    tasks = [a_task(f"{number:08x}", rng) for number in range(settings.evaluation.sets[0].n_tasks or 0)]
+    records.write(folder / "tasks/large.parquet", Task, tasks, settings.seed, {})
     rates = rng.beta(0.15, 1.0, len(tasks))  # chance of an attempt to solve a task: half of the tasks nearly never
-    branches = [(arm, turn) for arm in made.arms for turn in range(1, len(arm.turns) + 1)]
+    branches = [(arm, turn) for arm in settings.arms for turn in range(1, len(arm.turns) + 1)]
     with tqdm(total=len(branches) * N_SHARDS, desc="making attempts", unit="shard") as bar:
         for arm, turn in branches:
             index = folder / "large" / arm.branch(turn)
             prompts = [prompt for task in tasks for prompt in prompts_of(task, arm, turn)]
-            records.write(index / "prompts.parquet", Prompt, prompts, made.seed, {}, no_notes)
+            records.write(index / "prompts.parquet", Prompt, prompts, settings.seed, {}, no_notes)
             for shard in range(N_SHARDS):
                 ours = list(zip(tasks, rates, strict=True))[shard::N_SHARDS]
                 rows = [row for task, rate in ours for row in graded(task, rate, arm, turn, rng)]
                 records.write(index / f"attempts/{shard:03d}.parquet", Attempt, [row[0] for row in rows], 0, {})
                 records.write(index / f"verdicts/{shard:03d}.parquet", Verdict, [row[1] for row in rows], 0, {})
                 bar.update()
-    (folder / "settings.json").write_text(json.dumps(made.model_dump(mode="json", exclude={"resources", "compare"})))
+    content = settings.model_dump(mode="json", exclude={"resources", "compare"})
+    (folder / "settings.json").write_text(json.dumps(content))
 
 
 def no_notes() -> dict[str, int]:
@@ -193,10 +194,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.folder) as temporary:
         folder = Path(temporary, "results", "large")
-        made = experiment(arguments.tasks, arguments.attempts, arguments.seed)
-        make(made, folder)
+        settings = experiment(arguments.tasks, arguments.attempts, arguments.seed)
+        make(settings, folder)
         size = sum(path.stat().st_size for path in folder.rglob("*.parquet")) / 2**20
-        n_attempts = arguments.tasks * sum(arm.budget for arm in made.arms)
+        n_attempts = arguments.tasks * sum(arm.budget for arm in settings.arms)
         print(f"{os.cpu_count()} cores, Python {platform.python_version()}; {n_attempts} attempts, {size:.0f} MiB\n")
         report = ["--config", str(folder / "settings.json"), "--folder", str(folder), "--output", f"{folder}.md"]
         commands = {

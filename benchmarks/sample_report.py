@@ -28,6 +28,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("experiment", help="its name, e.g. demo")
     name = parser.parse_args().experiment
-    found = largest_difference(Path("results") / name / "report", SAMPLES / name / "report")
-    are = "are" if found <= TOLERANCE else "are NOT"
-    print(f"Its figures {are} those of the sample report: they differ by {100 * found:.2f} percentage points at most.")
+    points = 100 * largest_difference(Path("results") / name / "report", SAMPLES / name / "report")
+    are = "are" if points <= 100 * TOLERANCE else "are NOT"
+    print(f"Its figures {are} those of the sample report: they differ by {points:.2f} percentage points at most.")

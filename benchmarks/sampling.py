@@ -115,7 +115,7 @@ def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
     """Seconds of the start, and completions per CPU second after it."""
     prompts = prompts_of(seed, n_predictions)
     n_warming = n_predictions // BATCH_SIZE
-    of_engine, of_sampling, has_adapter = WAYS[way]
+    engine_changes, sampling_changes, has_adapter = WAYS[way]
     model = PromptedModel(
         path=MODEL, template="compact", backend="vllm" if way.startswith("vllm") else "transformers", window=1024
     )
@@ -123,17 +123,19 @@ def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         adapter = unchanging_adapter(Path(folder)) if has_adapter else None
         start = time.perf_counter()
-        with with_changes("LLM", of_engine):
+        with with_changes("LLM", engine_changes):
             sampler: Any = open_sampler(model, adapter, decoding, tokenizer := load_tokenizer(MODEL))
         if way == "transformers, a prompt at a time":
             sampler.shares = False
         sample = partial(generated, sampler) if way == "generate" else sampler.sample
         requests = [request_of(prompt, seed, tokenizer) for prompt in prompts]
         started = time.perf_counter()
-        with with_changes("SamplingParams", of_sampling):
+        with with_changes("SamplingParams", sampling_changes):
             list(sample(requests[:n_warming]))
             warm = time.process_time()
-            completions = [one for batch in sample(requests[n_warming:]) for some in batch.values() for one in some]
+            completions = [
+                completion for batch in sample(requests[n_warming:]) for some in batch.values() for completion in some
+            ]
     return {"start": started - start, "rate": len(completions) / (time.process_time() - warm)}
 
 

@@ -206,10 +206,10 @@ def descendants(ancestor: int) -> list[int]:
             state, parent = path.read_text().rpartition(")")[2].split()[:2]
             if state not in "ZX":
                 children.setdefault(int(parent), []).append(int(path.parent.name))
-    found = list(children.get(ancestor, ()))
-    for pid in found:  # grows meanwhile
-        found += children.get(pid, ())
-    return found
+    pids = list(children.get(ancestor, ()))
+    for pid in pids:  # grows meanwhile
+        pids += children.get(pid, ())
+    return pids
 
 
 # ------------------------------------------------------------------------------------------------ the sections

@@ -38,9 +38,9 @@ MEAN, LONGEST, SPREAD = 346, 1024, 0.5  # tokens of completions; standard deviat
 
 def network(config: PretrainedConfig) -> Any:
     dtype = torch.bfloat16 if ON_GPU else torch.float32
-    made = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa").to(DEVICE)
-    add_fused_lm_head(made, outputs=("log_probs", "entropy"))
-    return made
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa").to(DEVICE)
+    add_fused_lm_head(model, outputs=("log_probs", "entropy"))
+    return model
 
 
 def batch(options: argparse.Namespace, n_prompts: int, n_completions: int, vocabulary: int) -> tuple[Tensor, Tensor]:
@@ -129,30 +129,30 @@ def separately(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tupl
 
 def unpadded(model: Any, ids: Tensor, mask: Tensor, n_completion: int) -> tuple[Tensor, Tensor]:
     """Score as SFT does."""
-    kept = mask == 1
-    labels = labels_of(ids, mask, n_completion)[kept].unsqueeze(0)
-    arguments = side_by_side(ids[kept].unsqueeze(0), mask.sum(1).tolist())
+    is_token = mask == 1
+    labels = labels_of(ids, mask, n_completion)[is_token].unsqueeze(0)
+    arguments = side_by_side(ids[is_token].unsqueeze(0), mask.sum(1).tolist())
     scored = model(**arguments, labels=labels, fused_lm_head=True)
     return scored.log_probs, scored.entropy
 
 
 def update(score: Callable[[], tuple[Tensor, Tensor]], model: Any) -> tuple[float, float]:
     """Return the seconds of a forward and backward pass, and the megabytes kept between them."""
-    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
-    kept: dict[int, int] = {}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    saved: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+            saved[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     model.zero_grad()
     started = now()
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        found = score()[0]
-    megabytes = sum(kept.values()) / 1e6
-    found.sum().backward()
+        scores = score()[0]
+    megabytes = sum(saved.values()) / 1e6
+    scores.sum().backward()
     return now() - started, megabytes
 
 
@@ -190,37 +190,37 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     config = AutoConfig.from_pretrained(options.model)
-    one, other = network(config), network(config)
-    enable_layouts(other)
+    separate, shared = network(config), network(config)
+    enable_layouts(shared)
     torch.backends.cuda.enable_cudnn_sdp(False)  # as in training
-    n_completion, vocabulary = options.completion_tokens, one.config.vocab_size
+    n_completion, vocabulary = options.completion_tokens, separate.config.vocab_size
     group = *batch(options, options.prompts, options.completions, vocabulary), n_completion
     rows = *batch(options, options.rows, 1, vocabulary), n_completion
     compare(
         f"GRPO, {options.prompts} prompts x {options.completions} completions, update",
         {
-            "each completion with its prompt": lambda: update(lambda: separately(one, *group), one),
-            "each prompt once": lambda: update(lambda: log_probs(other, *group), other),
+            "each completion with its prompt": lambda: update(lambda: separately(separate, *group), separate),
+            "each prompt once": lambda: update(lambda: log_probs(shared, *group), shared),
         },
         options.repeats,
     )
     compare(
         "the same, sampling",
         {
-            "each completion with its prompt": lambda: sampling(one, *group),
-            "each prompt once": lambda: sampling(other, *group, custom_generate=sample_rows),
+            "each completion with its prompt": lambda: sampling(separate, *group),
+            "each prompt once": lambda: sampling(shared, *group, custom_generate=sample_rows),
         },
         options.repeats,
     )
     compare(
         f"SFT, {options.rows} rows",
         {
-            "padded": lambda: update(lambda: separately(one, *rows), one),
-            "side by side": lambda: update(lambda: unpadded(other, *rows), other),
+            "padded": lambda: update(lambda: separately(separate, *rows), separate),
+            "side by side": lambda: update(lambda: unpadded(shared, *rows), shared),
         },
         options.repeats,
     )
-    compare_blocks(other, 16, options.prompt_tokens, options.repeats)
+    compare_blocks(shared, 16, options.prompt_tokens, options.repeats)
 
 
 def compare(title: str, ways: dict[str, Callable[[], tuple[float, float]]], n_repeats: int) -> None:

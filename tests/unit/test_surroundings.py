@@ -38,13 +38,13 @@ def version_2(tmp_path: Path) -> Path:
 def test_nothing_is_limited_where_there_are_no_cgroups(tmp_path: Path):
     limits = rows(tmp_path)
     assert all(limits[f"{what} of the cgroup"].is_kept for what in ("memory", "CPU time", "processes"))
-    assert limits["CPU time of the cgroup"].found == "not limited"
+    assert limits["CPU time of the cgroup"].result == "not limited"
 
 
 def test_limits_of_the_word_max_are_none(version_2: Path):
     limits = rows(version_2)
-    assert limits["memory of the cgroup"].found == "not limited; expected 2 programs of 512 MB"
-    assert limits["CPU time of the cgroup"].found == limits["processes of the cgroup"].found == "not limited"
+    assert limits["memory of the cgroup"].result == "not limited; expected 2 programs of 512 MB"
+    assert limits["CPU time of the cgroup"].result == limits["processes of the cgroup"].result == "not limited"
 
 
 @pytest.mark.parametrize(("megabytes", "is_enough"), [(1024, True), (1023, False)])
@@ -61,7 +61,7 @@ def test_a_program_must_reach_its_cpu_limit_first(version_2: Path, quota: int, i
     put(version_2, "sys/fs/cgroup/user/job/cpu.max", f"{quota} 100000\n")
     row = rows(version_2)["CPU time of the cgroup"]
     assert row.is_kept == is_enough
-    assert row.found == f"{quota / 100000:g} cores: {seconds} s of CPU time in 10 s, limit 1 s"
+    assert row.result == f"{quota / 100000:g} cores: {seconds} s of CPU time in 10 s, limit 1 s"
 
 
 @pytest.mark.parametrize(("n", "is_enough"), [(5, True), (4, False)])
@@ -80,8 +80,8 @@ def test_cgroups_of_version_1_are_read(tmp_path: Path):
     put(tmp_path, "sys/fs/cgroup/cpu/slurm/cpu.cfs_period_us", "100000\n")
     limits = rows(tmp_path)
     memory = limits["memory of the cgroup"]
-    assert (memory.is_kept, memory.found) == (False, "100 MB for 2 programs of 512 MB")
-    assert limits["CPU time of the cgroup"].found.startswith("0.05 cores: 0.2 s of CPU time")
+    assert (memory.is_kept, memory.result) == (False, "100 MB for 2 programs of 512 MB")
+    assert limits["CPU time of the cgroup"].result.startswith("0.05 cores: 0.2 s of CPU time")
 
 
 def test_a_container_shows_its_own_cgroup_at_the_top(tmp_path: Path):
@@ -115,18 +115,18 @@ def test_a_missing_filter_and_a_container_are_named(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(seccomp, "what_is_missing", lambda: "the container refuses")
     put(tmp_path, "proc/self/status", "Name:\tpython\nSeccomp:\t2\nSeccomp_filters:\t1\n")
     row = rows(tmp_path)["system calls can be filtered"]
-    assert row.found == "the container refuses; this process is under another filter already, as in a container"
+    assert row.result == "the container refuses; this process is under another filter already, as in a container"
     assert not row.is_kept
     put(tmp_path, "proc/self/status", "Name:\tpython\nSeccomp:\t0\n")
-    assert rows(tmp_path)["system calls can be filtered"].found == "the container refuses"
+    assert rows(tmp_path)["system calls can be filtered"].result == "the container refuses"
 
 
 def test_a_temporary_folder_without_execution_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tempfile.gettempdir()
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=os.ST_NOEXEC))
-    assert rows(tmp_path)["temporary folder"].found == f"{folder} is mounted noexec, which does not matter"
+    assert rows(tmp_path)["temporary folder"].result == f"{folder} is mounted noexec, which does not matter"
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=0))
-    assert rows(tmp_path)["temporary folder"].found == folder
+    assert rows(tmp_path)["temporary folder"].result == folder
 
 
 @pytest.mark.parametrize(
@@ -139,4 +139,4 @@ def test_a_python_of_another_kind_is_named(
     monkeypatch.setattr(struct, "calcsize", lambda form: bits // 8)
     row = rows(tmp_path)["Python"]
     assert row.is_kept == is_ours
-    assert row.found.startswith(implementation)
+    assert row.result.startswith(implementation)

@@ -312,9 +312,9 @@ GOOD = Result(Status.ok, values=(plain_value := Value("plain", data=pack(1)), Va
 
 
 def test_a_scripts_result_comes_out_as_it_went_in():
-    assert wire.decode_result(wire.encode_result(GOOD), 3, of_script=True) == GOOD
+    assert wire.decode_result(wire.encode_result(GOOD), 3, is_script=True) == GOOD
     failed = Result(Status.error, (), "ValueError", "no", 3, printed="before")
-    assert wire.decode_result(wire.encode_result(failed), 3, of_script=True) == failed
+    assert wire.decode_result(wire.encode_result(failed), 3, is_script=True) == failed
 
 
 FRAME = wire.encode_result(GOOD)
@@ -337,7 +337,7 @@ FRAME = wire.encode_result(GOOD)
 def test_other_frames_are_refused(frame: bytes):
     assert frame != FRAME
     with pytest.raises(WireError):
-        wire.decode_result(frame, 3, of_script=True)
+        wire.decode_result(frame, 3, is_script=True)
 
 
 def test_a_program_cannot_answer_with_values():
@@ -348,4 +348,4 @@ def test_a_program_cannot_answer_with_values():
 def test_the_largest_result_fits():
     worst = Value("plain", data=b"s" * plain.MAX_VALUE_BYTES)
     full = Result(Status.ok, values=(worst,) * 2, printed="é" * wire.PRINTED_BYTES)
-    assert len(wire.encode_result(full)) <= wire.max_result_bytes(3, of_script=True)
+    assert len(wire.encode_result(full)) <= wire.max_result_bytes(3, is_script=True)

@@ -23,8 +23,8 @@ class Pretrain(Command):
     settings: Annotated[PretrainingSettings, FLAT]
 
     def writes(self) -> Outputs:
-        made = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
-        return {"output_folder": [made], "checkpoint": [torch_file(self.checkpoint)]}
+        folder = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
+        return {"output_folder": [folder], "checkpoint": [torch_file(self.checkpoint)]}
 
 
 def main(words: Sequence[str] | None = None) -> None:

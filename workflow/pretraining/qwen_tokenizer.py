@@ -37,7 +37,7 @@ def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTok
     tokenizer.train_from_iterator(
         texts, trainers.BpeTrainer(vocab_size=N_MERGED, initial_alphabet=alphabet, show_progress=False)
     )
-    made = PreTrainedTokenizerFast(
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
@@ -47,8 +47,8 @@ def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTok
         clean_up_tokenization_spaces=False,
         chat_template=qwen3_chat_template,
     )
-    made.add_tokens([AddedToken(text, special=False, normalized=False) for text in [*TAGS, *_fixed_texts(made)]])
-    return made
+    fast.add_tokens([AddedToken(text, special=False, normalized=False) for text in [*TAGS, *_fixed_texts(fast)]])
+    return fast
 
 
 def with_tools(tokenizer: PreTrainedTokenizerFast, schemas: Sequence[dict[str, Any]]) -> PreTrainedTokenizerFast:

@@ -77,7 +77,8 @@ def pretrain(settings: PretrainingSettings, output_folder: Path, checkpoint: Pat
     model.half().save_pretrained(output_folder)
     lines = [settings.model_dump() | {"parameters": model.num_parameters()}, *log]
     (output_folder / "pretraining.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    logger.info("%d parameters, trained on %d tokens", model.num_parameters(), sum(int(one["tokens"]) for one in log))
+    n_tokens = sum(int(entry["tokens"]) for entry in log)
+    logger.info("%d parameters, trained on %d tokens", model.num_parameters(), n_tokens)
 
 
 def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
@@ -150,8 +151,8 @@ def _common_shape(tokenizer: PreTrainedTokenizerFast, window: int) -> dict[str, 
 
 def _optimizers(model: Network, settings: PretrainingSettings) -> list[torch.optim.Optimizer]:
     matrices = [weight for weight in model.model.layers.parameters() if weight.ndim == 2]
-    known = {id(weight) for weight in matrices}
-    others = [weight for weight in model.parameters() if id(weight) not in known]
+    matrix_ids = {id(weight) for weight in matrices}
+    others = [weight for weight in model.parameters() if id(weight) not in matrix_ids]
     return [
         Muon(matrices, lr=settings.muon_learning_rate),
         torch.optim.AdamW(others, lr=settings.adamw_learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
@@ -194,12 +195,12 @@ def _train_batch(model: Network, decoder: Callable[..., BaseModelOutputWithPast]
     wanted = answer | outputs
     logits = model.lm_head(hidden[wanted])
     losses = functional.cross_entropy(logits, targets[wanted], reduction="none")
-    of_answer = answer[wanted]
-    answer_loss = losses[of_answer].mean()
-    output_loss = losses[~of_answer].mean() if outputs.any() else torch.zeros(())
+    is_answer = answer[wanted]
+    answer_loss = losses[is_answer].mean()
+    output_loss = losses[~is_answer].mean() if outputs.any() else torch.zeros(())
     (answer_loss + output_loss).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    correct = (logits.argmax(-1) == targets[wanted])[of_answer].float().mean()
+    correct = (logits.argmax(-1) == targets[wanted])[is_answer].float().mean()
     return {"answer_loss": answer_loss.item(), "output_loss": output_loss.item(), "accuracy": correct.item()}
 
 

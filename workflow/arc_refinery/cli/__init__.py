@@ -190,9 +190,9 @@ def overview(group: str = "") -> str:
     lines = [f"usage: arc-refinery {group or '<command>'} {'<command> ' if group else ''}[flags]", "", PURPOSE]
     lines.append("`arc-refinery <command> --help` explains a command and its flags.")
     for title, section in SECTIONS.items():
-        shown = {name: target for name, target in section.items() if name.split()[0] == group or not group}
-        lines += ["", f"{title}:"] if shown else []
-        for name, target in shown.items():
+        commands = {name: target for name, target in section.items() if name.split()[0] == group or not group}
+        lines += ["", f"{title}:"] if commands else []
+        for name, target in commands.items():
             begin = f"  {name}".ljust(indent)
             lines.append(fill(_summary(target), columns, initial_indent=begin, subsequent_indent=" " * indent))
     return "\n".join(lines)

@@ -39,33 +39,33 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
     """Rules of tyro: sections stay plain values, which pydantic checks later, and an entry of a list is one word."""
     registry = ConstructorRegistry()
     hidden = {section_of(field): lacking(field) for field in kind.model_fields.values()}
-    is_asked = False  # whether this rule has asked tyro for its own
+    is_inside = False  # whether this rule has asked tyro for its own
 
     def flag(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
-        shown: Any = spec.type
+        annotation: Any = spec.type
         for mark in section.model_fields[spec.name].metadata:
             if mark is FLAT:
-                shown = Annotated[shown, tyro.conf.OmitArgPrefixes]
+                annotation = Annotated[annotation, tyro.conf.OmitArgPrefixes]
             elif isinstance(mark, AlsoCalled):
-                shown = Annotated[shown, tyro.conf.arg(aliases=[mark.flag])]
-        return replace(spec, type=shown, default=tyro.MISSING if spec.default is NEEDED else spec.default)
+                annotation = Annotated[annotation, tyro.conf.arg(aliases=[mark.flag])]
+        return replace(spec, type=annotation, default=tyro.MISSING if spec.default is NEEDED else spec.default)
 
     @registry.struct_rule
     def section(info: StructTypeInfo) -> StructConstructorSpec | None:
-        nonlocal is_asked
-        if is_asked or not (isinstance(info.type, type) and issubclass(info.type, BaseModel)):
+        nonlocal is_inside
+        if is_inside or not (isinstance(info.type, type) and issubclass(info.type, BaseModel)):
             return None
-        is_asked = True
+        is_inside = True
         spec = ConstructorRegistry.get_struct_spec(info)
-        is_asked = False
+        is_inside = False
         assert isinstance(spec, StructConstructorSpec)
-        shown = [flag(field, info.type) for field in spec.fields if field.name not in hidden.get(info.type, ())]
+        flags = [flag(field, info.type) for field in spec.fields if field.name not in hidden.get(info.type, ())]
 
-        def values(**given: Any) -> dict[str, Any]:
-            return given
+        def values(**values_of_flags: Any) -> dict[str, Any]:
+            return values_of_flags
 
         values.__doc__ = info.type.__doc__
-        return StructConstructorSpec(values, tuple(shown))
+        return StructConstructorSpec(values, tuple(flags))
 
     @registry.primitive_rule
     def entry(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:

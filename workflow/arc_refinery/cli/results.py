@@ -38,17 +38,17 @@ class WriteReport(Command):
         config.part(experiment.kind, "report").write_report(experiment, self.folder, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
-    def _check_folder(self, given: Experiment) -> None:
+    def _check_folder(self, experiment: Experiment) -> None:
         """Raise `InputError` if the folder holds the results of another experiment."""
         settings = self.folder / "settings.json"
         if not settings.is_file():
             return
         other = config.load_experiment(settings)
         for key in ("kind", "experiment"):
-            if getattr(other, key) != getattr(given, key):
+            if getattr(other, key) != getattr(experiment, key):
                 raise InputError(
-                    f"{self.config}: {key} is {getattr(given, key)}, but {settings} says {getattr(other, key)}; give "
-                    "the settings.json in the folder of the results"
+                    f"{self.config}: {key} is {getattr(experiment, key)}, but {settings} says {getattr(other, key)}; "
+                    "give the settings.json in the folder of the results"
                 )
 
 

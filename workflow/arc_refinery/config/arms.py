@@ -80,17 +80,17 @@ class Compared(Experiment, Generic[AnyArm]):
 
     def per_training(self, arm: AnyArm) -> list[tuple[str, AnyArm]]:
         """Repeat an arm for each trained adapter, as (name without the seed, arm) pairs."""
-        of_training = {name: run_and_step(name)[1] for name in arm.adapters if run_and_step(name)[0] == TRAINED}
-        if self.training and of_training and self.trained not in ([], [TRAINED]):
+        steps = {name: run_and_step(name)[1] for name in arm.adapters if run_and_step(name)[0] == TRAINED}
+        if self.training and steps and self.trained not in ([], [TRAINED]):
             return [
                 (
                     arm.name if base == TRAINED else f"{arm.name}-{base}",
                     arm.with_adapters(run, own | {SFT: self.start_of(run) or SFT}),
                 )
                 for run in self.trained
-                if {*filter(None, of_training.values())} <= {*self.kept_steps(run)}
+                if {*filter(None, steps.values())} <= {*self.kept_steps(run)}
                 for base in [self.training.base_of(run)]
-                for own in [{name: run + name.removeprefix(TRAINED) for name in of_training}]
+                for own in [{name: run + name.removeprefix(TRAINED) for name in steps}]
             ]
         if SFT in arm.adapters and self.sft_adapters not in ([], [SFT]):
             names = {name: name.removeprefix("sft-") for name in self.sft_adapters}
@@ -113,16 +113,13 @@ class Compared(Experiment, Generic[AnyArm]):
         Repetitions are paired with those of the same seeds, if both have seeds.
         """
         pairs = list(product(self.arms_called(first), self.arms_called(second)))
-        seeds = [
-            ((one.sampling_seed, other.sampling_seed), (self.training_seed(one), self.training_seed(other)))
-            for one, other in pairs
-        ]
-        matched = [all(None in two or two[0] == two[1] for two in of_pair) for of_pair in seeds]
+        seeds = [((a.sampling_seed, b.sampling_seed), (self.training_seed(a), self.training_seed(b))) for a, b in pairs]
+        matched = [all(None in two or two[0] == two[1] for two in pair_seeds) for pair_seeds in seeds]
         runs: dict[int | None, list[tuple[AnyArm, AnyArm]]] = {}
         for pair, (_, training), is_match in zip(pairs, seeds, matched, strict=True):
             if is_match or not any(matched):
-                known = [seed for seed in training if seed is not None]
-                runs.setdefault(known[0] if known else None, []).append(pair)
+                trained_seeds = [seed for seed in training if seed is not None]
+                runs.setdefault(trained_seeds[0] if trained_seeds else None, []).append(pair)
         return list(runs.values())
 
     def check_arm_names(self) -> None:

@@ -67,11 +67,11 @@ class Strict(BaseModel):
     @classmethod
     def _not_another_type(cls, value: Any, info: ValidationInfo) -> Any:
         """Refuse `true` for a number, which pydantic would read as 1, and bytes for a text."""
-        given = value if isinstance(value, list) else [value]
-        if any(isinstance(one, bytes) for one in given):
+        items = value if isinstance(value, list) else [value]
+        if any(isinstance(item, bytes) for item in items):
             raise ValueError("is binary; expected a text or a number")
         field = cls.model_fields[str(info.field_name)]
-        if any(isinstance(one, bool) for one in given) and not _allows(field.annotation, bool):
+        if any(isinstance(item, bool) for item in items) and not _allows(field.annotation, bool):
             raise ValueError(f"is {str(value).lower()}; expected a number or a text, not true or false")
         return value
 
@@ -112,7 +112,7 @@ def marked(section: type[BaseModel], *marks: Mark) -> set[str]:
 
 
 def _marks(field: FieldInfo) -> list[Mark]:
-    return [one for one in field.metadata if isinstance(one, Mark)]
+    return [mark for mark in field.metadata if isinstance(mark, Mark)]
 
 
 _IN_WORDS = {

@@ -31,8 +31,8 @@ def write_docs(folder: Path) -> None:
     """Update both files, keeping the README's text outside the generated part."""
     path = folder / README
     readme = read_text(path, "a page with the line that begins its generated part")
-    before, found, rest = readme.partition(BEGIN)
-    if not found:
+    before, marker, rest = readme.partition(BEGIN)
+    if not marker:
         raise InputError(f"{path}: lacks the line {BEGIN.strip()!r}; name the folder `config` of this repository")
     with atomic_write(folder / SCHEMA) as unfinished:
         unfinished.write_text(schema_text())
@@ -100,7 +100,7 @@ def _type(annotation: Any) -> str:
 def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) not in (Union, UnionType):
         return annotation
-    return next(one for one in get_args(annotation) if one is not type(None))
+    return next(kind for kind in get_args(annotation) if kind is not type(None))
 
 
 def _default(field: Any) -> str:

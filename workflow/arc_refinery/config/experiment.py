@@ -163,7 +163,7 @@ class Experiment(Strict):
     def kept_before(self, adapter: str) -> str | None:
         """The adapter up to which a training was the job before: `trained@1000` for `trained@2000`, if kept."""
         run, step = run_and_step(adapter)
-        earlier = [kept for kept in self.kept_steps(run) if step is None or kept < step]
+        earlier = [previous for previous in self.kept_steps(run) if step is None or previous < step]
         return f"{run}{AT}{earlier[-1]}" if earlier else None
 
     def seed_of(self, adapter: str) -> int:
@@ -173,8 +173,8 @@ class Experiment(Strict):
 
     def start_of(self, run: str) -> str | None:
         """The SFT adapter that a GRPO training starts from, if any."""
-        of_its_seed = [name for name in self.sft_adapters if self.seed_of(name) == self.seed_of(run)]
-        return of_its_seed[0] if of_its_seed else None
+        starts = [name for name in self.sft_adapters if self.seed_of(name) == self.seed_of(run)]
+        return starts[0] if starts else None
 
     def n_threads(self, kind: str) -> int:
         """Threads that a job keeps busy, at least; `kind` is a key of `resources`."""
@@ -184,8 +184,8 @@ class Experiment(Strict):
 
     def cpus(self, kind: str) -> int:
         """Cores that a job requests; `kind` is a key of `resources`."""
-        given: int | None = getattr(self.resources, kind).cpus
-        return given or self.n_threads(kind)
+        cpus: int | None = getattr(self.resources, kind).cpus
+        return cpus or self.n_threads(kind)
 
     @model_validator(mode="after")
     def _jobs_get_the_cores_that_they_use(self) -> "Experiment":

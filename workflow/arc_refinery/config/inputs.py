@@ -43,7 +43,7 @@ def models(experiment: Experiment, model: ModelConfig | None = None) -> Paths:
 
 
 def fetched_records(experiment: Experiment) -> Paths:
-    return [str(hub.record_of(Path(fetched_folder(experiment, one)))) for one in experiment.downloads]
+    return [str(hub.record_of(Path(fetched_folder(experiment, download)))) for download in experiment.downloads]
 
 
 def adapters(names: list[str]) -> Paths:

@@ -34,8 +34,8 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     config, with_nulls, origin = _with_base(config, origin)
     kind = _kind(config, origin)
     if expected not in (None, kind):
-        wanted, given = (one.model_fields["kind"].default for one in (expected, kind))
-        raise ConfigError(f"{origin}: its kind is {given}; expected an experiment of the kind {wanted}")
+        wanted, actual = (section.model_fields["kind"].default for section in (expected, kind))
+        raise ConfigError(f"{origin}: its kind is {actual}; expected an experiment of the kind {wanted}")
     if unknown := _unknown_nulls(kind, with_nulls):
         raise ConfigError("\n".join(f"{origin}: {line}" for line in unknown))
     try:
@@ -85,7 +85,7 @@ def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[st
     try:
         kind.model_validate(config)
     except ValidationError as error:
-        return [explain(one) for one in error.errors() if one["type"] == "extra_forbidden" and one["input"] is None]
+        return [explain(e) for e in error.errors() if e["type"] == "extra_forbidden" and e["input"] is None]
     return []
 
 
@@ -168,7 +168,7 @@ def check_files(experiment: Experiment, origin: str, contents: bool = True) -> N
     own = "a Python file, relative to this folder"
     wanted = [*experiment.files_named(), *_environments(experiment.resources)]
     wanted += [Wanted(key, code.path, own) for key, code, _ in experiment.own_functions]
-    faults = [fault for one in wanted if (fault := one.fault)]
+    faults = [fault for file in wanted if (fault := file.fault)]
     if not faults and contents:
         faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
         faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
@@ -189,7 +189,7 @@ def _faults_of_functions(experiment: Experiment) -> list[str]:
 def _faults_of_places(experiment: Experiment) -> list[str]:
     """Return which of the places where results and logs are written are taken by something of another sort."""
     name = experiment.experiment
-    folders = [Path(one, *below) for one in ("results", "logs") for below in ((), (name,))]
+    folders = [Path(folder, *below) for folder in ("results", "logs") for below in ((), (name,))]
     files = [Path("results", name, "settings.json"), *(Path("results", f"{name}{end}") for end in (".md", ".html"))]
     return [
         *(f"{path} is a file, but a folder is written there; move it away" for path in folders if path.is_file()),
@@ -214,8 +214,8 @@ def _faults_of_lora(experiment: Experiment) -> list[str]:
     modules = [*(name.removesuffix(".weight") for name in weights if not name.endswith("norm.weight")), "lm_head"]
     targets = [training.lora.target_modules, *(run.lora.target_modules for run in experiment.runs.values())]
     unknown = without_module(dict.fromkeys(chain.from_iterable(targets)), modules)
-    known = ", ".join(names_of(modules))
-    return [f"training.lora.target_modules: {model.path} has no module {name}; it has {known}" for name in unknown]
+    available = ", ".join(names_of(modules))
+    return [f"training.lora.target_modules: {model.path} has no module {name}; it has {available}" for name in unknown]
 
 
 def _environments(resources: Resources) -> list[Wanted]:

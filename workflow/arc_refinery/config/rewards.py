@@ -42,7 +42,7 @@ class RewardTerm(Entry):
         return {"reward": reward, "weight": weight}
 
     @model_validator(mode="after")
-    def _is_known(self) -> Self:
+    def _names_a_reward(self) -> Self:
         if self.own_code is None and self.reward not in self.built_in:
             raise ValueError(
                 f"{self.reward!r:.100} is not a reward; expected {', '.join(self.built_in)}, or `file.py:name`"

@@ -161,15 +161,15 @@ class Methods(Strict):
 
     def _run(self, changes: dict[str, Any]) -> Run:
         assert self.grpo
-        of_lora = {key: value for key, value in changes.items() if key in Lora.model_fields}
-        of_grpo = {
+        lora_changes = {key: value for key, value in changes.items() if key in Lora.model_fields}
+        grpo_changes = {
             key: value for key, value in changes.items() if key not in {*Lora.model_fields, *Precision.model_fields}
         }
-        lora = Lora.model_validate(self.lora.model_dump() | of_lora)
-        grpo = type(self.grpo).model_validate(self.grpo.model_dump() | of_grpo)
+        lora = Lora.model_validate(self.lora.model_dump() | lora_changes)
+        grpo = type(self.grpo).model_validate(self.grpo.model_dump() | grpo_changes)
         check_weights(lora, grpo)
-        of_model = Precision.model_validate({key: changes[key] for key in Precision.model_fields if key in changes})
-        return Run(lora, grpo, of_model.dtype)
+        precision = Precision.model_validate({key: changes[key] for key in Precision.model_fields if key in changes})
+        return Run(lora, grpo, precision.dtype)
 
 
 def check_weights(lora: Lora, grpo: PolicyGradient) -> None:
@@ -184,10 +184,10 @@ def check_weights(lora: Lora, grpo: PolicyGradient) -> None:
 def _run_name(run: Run, keys: Iterable[str]) -> str:
     """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
     sections = (run.lora, run.grpo, run)
-    values = {key: next(getattr(one, key) for one in sections if hasattr(one, key)) for key in keys}
+    values = {key: next(getattr(section, key) for section in sections if hasattr(section, key)) for key in keys}
     lists = {key: value if isinstance(value, tuple) else (value,) for key, value in values.items()}
     texts = {
-        key: "-".join(f"{one:g}".replace("e-0", "e-") if isinstance(one, float) else str(one) for one in parts)
+        key: "-".join(f"{part:g}".replace("e-0", "e-") if isinstance(part, float) else str(part) for part in parts)
         for key, parts in lists.items()
     }
     return "-".join(f"{key}-{text}" for key, text in texts.items()).replace("_", "-").replace("=", "-").lower()

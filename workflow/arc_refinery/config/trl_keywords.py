@@ -83,17 +83,17 @@ def check_keywords(keywords: Mapping[str, Keyword], keys: Collection[str]) -> No
             raise ValueError(
                 f"{name}: set the key `{key}` instead" if key else f"{name} is set by this project; remove it"
             )
-        known = known_keywords()
-        if not known:  # TRL is not installed here, but where the job runs
+        annotations = known_keywords()
+        if not annotations:  # TRL is not installed here, but where the job runs
             continue
         trl = f"GRPOConfig in TRL {version('trl')}"
-        if name not in known:
-            close = ", ".join(get_close_matches(name, known)) or "those of its documentation"
+        if name not in annotations:
+            close = ", ".join(get_close_matches(name, annotations)) or "those of its documentation"
             raise ValueError(f"{name} is not a keyword of {trl}; expected {close}")
-        types = {node.id for node in ast.walk(ast.parse(known[name])) if isinstance(node, ast.Name)}
+        types = {node.id for node in ast.walk(ast.parse(annotations[name])) if isinstance(node, ast.Name)}
         kinds = {type(value).__name__} | ({"float"} if type(value) is int else set())
         if types <= {"bool", "int", "float", "str", "dict", "list", "Any"} and not kinds & types:
-            raise ValueError(f"{name} is {value!r:.100}; expected {known[name]}, as {trl} has it")
+            raise ValueError(f"{name} is {value!r:.100}; expected {annotations[name]}, as {trl} has it")
 
 
 @cache

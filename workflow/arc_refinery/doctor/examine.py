@@ -10,7 +10,7 @@ from arc_refinery.doctor.findings import Finding, JobKind, Visit
 
 def examine(experiment: Experiment, job: JobKind, other: Visit | None, results: Path) -> Visit:
     """Check what this kind of job needs. `other`: findings of another kind of job; `results`: folder of results."""
-    return Visit.of_this_machine(job, _findings(experiment, job, other, results))
+    return Visit.on_this_machine(job, _findings(experiment, job, other, results))
 
 
 def _findings(experiment: Experiment, job: JobKind, other: Visit | None, results: Path) -> Iterator[Finding]:

@@ -42,7 +42,7 @@ class Visit:
     findings: list[Finding]
 
     @classmethod
-    def of_this_machine(cls, job: JobKind, findings: Iterable[Finding]) -> "Visit":
+    def on_this_machine(cls, job: JobKind, findings: Iterable[Finding]) -> "Visit":
         versions = {"Python": platform.python_version(), **{name: version(name) for name in RUNTIME_PACKAGES}}
         return cls(job, platform.node(), versions, list(findings))
 

@@ -224,10 +224,10 @@ def sandbox(settings: Sandbox) -> Finding:
             trials = self_check(executor)
     except InputError as error:
         return Finding(check, "failed", str(error), "pin other machines for these jobs: requirements")
-    broken = [f"{trial.promise}: {trial.found}" for trial in trials if not trial.is_kept]
+    broken = [f"{trial.promise}: {trial.result}" for trial in trials if not trial.is_kept]
     if not broken:
         around = surroundings(settings.limits(), n_jobs=1)
-        if wrong := [f"{trial.promise}: {trial.found}" for trial in around if not trial.is_kept]:
+        if wrong := [f"{trial.promise}: {trial.result}" for trial in around if not trial.is_kept]:
             advice = "raise the limits of these jobs on the cluster, or lower those of the section `sandbox`"
             return Finding(check, "failed", "; ".join(wrong), advice)
         return Finding(check, "passed", f"{len(trials)} hostile programs, {len(around)} properties of the machine")

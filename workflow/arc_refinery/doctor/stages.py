@@ -51,11 +51,11 @@ class FinishedCommand:
     def reason(self) -> str:
         """Exit code and last two lines of output; if an engine of vLLM died, the line above that names its error."""
         lines = [line for line in self.output.splitlines() if line.strip()]
-        shown = lines[-2:]
+        last_lines = lines[-2:]
         if engine_died := [i for i, line in enumerate(lines) if "See root cause above" in line]:
             errors = [line for line in lines[: engine_died[0]] if ERROR.search(line) and "root cause" not in line]
-            shown = errors[-1:] or shown
-        return f"exit code {self.code}: {' / '.join(shown)}"
+            last_lines = errors[-1:] or last_lines
+        return f"exit code {self.code}: {' / '.join(last_lines)}"
 
 
 def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
@@ -184,10 +184,10 @@ def _train(
     from arc_refinery.refining.prompts import Renderer, load_template
 
     sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
-    made = first_turn_prompts(
+    prompts = first_turn_prompts(
         list(records.read(tasks, Task)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
     )
-    records.write(folder / "prompts.parquet", records.Prompt, made, 0, {})
+    records.write(folder / "prompts.parquet", records.Prompt, prompts, 0, {})
     n_processes = settings.n_training_processes
     small = settings.model_copy(
         update={

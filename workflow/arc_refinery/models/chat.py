@@ -109,7 +109,7 @@ def folder_template(folder: Path) -> FolderTemplate | None:
 
 def load_chat(model_path: str) -> Chat:
     """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
-    return _of_folder(Path(model_path)) or _OfTransformers(model_path)
+    return _folder_chat(Path(model_path)) or _OfTransformers(model_path)
 
 
 def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequence[Message]) -> list[int]:
@@ -128,9 +128,9 @@ def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequen
         raise
     except (TemplateError, ValueError, TypeError) as error:
         raise ModelError(f"{model}: its chat template cannot render an answer ({error}); correct it") from None
-    _, found, after = str(text).rpartition(ANSWER)
+    _, separator, after = str(text).rpartition(ANSWER)
     ids: list[int] = tokenizer(after.lstrip(), add_special_tokens=False)["input_ids"]
-    if found and (not ids or ids[0] in ends):
+    if separator and (not ids or ids[0] in ends):
         return ids
     template = "chat_template.jinja" if (model / "chat_template.jinja").exists() else "tokenizer_config.json"
     settings = "generation_config.json" if (model / "generation_config.json").exists() else "config.json"
@@ -219,7 +219,7 @@ class _OfTransformers:
         return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _of_folder(folder: Path) -> Chat | None:
+def _folder_chat(folder: Path) -> Chat | None:
     """Return the chat of a model's folder; None if only transformers can read it."""
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
     if not all(path.is_file() for path in files):

@@ -65,13 +65,13 @@ def distinct(downloads: Iterable[Download]) -> list[Download]:
     """Merge downloads into one per repository; raise `ValueError` for two revisions of the same repository."""
     merged: dict[str, Download] = {}
     for download in downloads:
-        known = merged.setdefault(download.path, download)
-        if known.revision != download.revision:
+        earlier = merged.setdefault(download.path, download)
+        if earlier.revision != download.revision:
             raise ValueError(
-                f"{download.repository} is asked for with the revisions {known.revision} and {download.revision}; give "
-                "the same `revision` wherever it is named"
+                f"{download.repository} is asked for with the revisions {earlier.revision} and {download.revision}; "
+                "give the same `revision` wherever it is named"
             )
-        merged[download.path] = replace(known, patterns=tuple(dict.fromkeys(known.patterns + download.patterns)))
+        merged[download.path] = replace(earlier, patterns=tuple(dict.fromkeys(earlier.patterns + download.patterns)))
     return list(merged.values())
 
 

@@ -92,8 +92,8 @@ def shape_of(model_path: str) -> Shape:
         raise ModelError(f"{path}: is not an object; download the model again")
     experts = {"num_experts", "num_local_experts"} & set(config)
     if experts or (missing := sorted(name for name in REQUIRED if config.get(name) is None)):
-        found = f"has {experts.pop()}" if experts else f"has no {missing[0]}"
-        raise ModelError(f"{path}: {found}; only dense decoders are supported, such as Llama and Qwen3")
+        fault = f"has {experts.pop()}" if experts else f"has no {missing[0]}"
+        raise ModelError(f"{path}: {fault}; only dense decoders are supported, such as Llama and Qwen3")
     whole = {name for name in (*REQUIRED, *OPTIONAL) if config.get(name) is not None}
     if wrong := sorted(name for name in whole if type(config[name]) is not int or config[name] < 1):
         raise ModelError(f"{path}: {wrong[0]} is {config[wrong[0]]!r}, expected a positive whole number")
@@ -143,15 +143,15 @@ def _cached(model_path: str) -> Path:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(model_path, "config.json")
+        cached = try_to_load_from_cache(model_path, "config.json")
     except HFValidationError:  # a folder's path is not a hub name
-        found = None
-    if not isinstance(found, str):
+        cached = None
+    if not isinstance(cached, str):
         raise ModelError(
             f"{model_path}: its sizes are unknown, because its config.json is not here; set model.path to the "
             f"model's folder, or download the file: hf download {model_path} config.json"
         )
-    return Path(found)
+    return Path(cached)
 
 
 def _shape(config: dict[str, Any]) -> Shape:

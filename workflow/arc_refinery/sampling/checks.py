@@ -199,7 +199,7 @@ def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
             matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise InputError(f"{weights}: cannot be read ({error}); save the adapter again") from None
-    if wrong := [key for key, one in matrices.items() if not (one.is_floating_point() and torch.isfinite(one).all())]:
+    if wrong := [key for key, m in matrices.items() if not (m.is_floating_point() and torch.isfinite(m).all())]:
         raise InputError(
             f"{weights}: {len(wrong)} of its {len(matrices)} matrices hold values that are not finite numbers, such as "
             f"{wrong[0]}; train the adapter again, with a lower learning rate"

@@ -84,13 +84,13 @@ def memory_page(experiment: Experiment) -> str:
 def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
     """Return a line for each kind of job that does not fit its GPU; none if a model's sizes are unknown."""
     try:
-        found = counts(experiment)
+        jobs = counts(experiment)
     except InputError:
         return []
     return [
         f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "
         f"For a breakdown: arc-refinery doctor memory --config {origin}"
-        for count in found
+        for count in jobs
         if count.faults
     ]
 
@@ -98,14 +98,14 @@ def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
 def counts(experiment: Experiment) -> list[Count]:
     """Return a count for each kind of job that asks for a GPU; runs of a sweep with equal memory share one."""
     resources = experiment.resources
-    found = list(_samplings(experiment)) if _is_counted(resources.sample) else []
+    jobs = list(_samplings(experiment)) if _is_counted(resources.sample) else []
     if _is_counted(resources.train):
         for count in (_training(step, resources.train.gpu_mem_mb) for step in steps(experiment)):
-            if found and found[-1].items == count.items:
-                found[-1] = replace(found[-1], job=f"{found[-1].job}, {count.job}")
+            if jobs and jobs[-1].items == count.items:
+                jobs[-1] = replace(jobs[-1], job=f"{jobs[-1].job}, {count.job}")
             else:
-                found.append(count)
-    return found
+                jobs.append(count)
+    return jobs
 
 
 def _is_counted(needs: ModelNeeds) -> bool:
@@ -284,8 +284,8 @@ def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: 
     # each completion has its prompt's keys and values, in the attention's backward pass also their gradients: those of
     # one prompt at a time, so this is too much for several
     copies = 2 * n_rows * length * shape.queries * width if n_prompts else 0
-    of_hidden, of_queries = ATTENTION_BACKWARD[width]
-    attention = tokens * (of_hidden * hidden + of_queries * shape.queries)
+    per_hidden, per_query = ATTENTION_BACKWARD[width]
+    attention = tokens * (per_hidden * hidden + per_query * shape.queries)
     layer = max(layer + copies, attention + 2 * copies)
     scored = n_rows * n_scored
     tile = min(scored, HEAD_TILE[0]) * HEAD_TILE[1] * width

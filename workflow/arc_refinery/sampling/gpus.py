@@ -33,15 +33,15 @@ def complete_visible_devices() -> None:
     short = [name for name in names if _UUID_PREFIX.fullmatch(name) and not _UUID.fullmatch(name)]
     if not short:
         return
-    known = _known_uuids()
-    whole = {name: [uuid for uuid in known if uuid.startswith(name)] for name in short}
+    all_uuids = _known_uuids()
+    whole = {name: [uuid for uuid in all_uuids if uuid.startswith(name)] for name in short}
     for name, uuids in whole.items():
         if len(uuids) == 1:
             logger.info("%s: %s is %s", VARIABLE, name, uuids[0])
         else:
             logger.warning(
                 "%s: %s is the start of %d names in `nvidia-smi -L` (%s), expected 1: vLLM will not find it",
-                VARIABLE, name, len(uuids), ", ".join(known) or "none",
+                VARIABLE, name, len(uuids), ", ".join(all_uuids) or "none",
             )  # fmt: skip
     os.environ[VARIABLE] = ",".join(whole[name][0] if len(whole.get(name, [])) == 1 else name for name in names)
 
@@ -77,8 +77,8 @@ def divide(n_own: int, n_others: int) -> list[str]:
     """
     visible = os.environ.get(VARIABLE)
     if visible is None:
-        known = _known_uuids() if which("nvidia-smi") else []
-        names = [name for name in known if name.startswith("GPU-")]
+        uuids = _known_uuids() if which("nvidia-smi") else []
+        names = [name for name in uuids if name.startswith("GPU-")]
     else:
         names = [name for name in visible.split(",") if name]
     if n_others and len(names) < n_own + n_others:

@@ -76,16 +76,16 @@ def sample_rows(
     while True:
         check_finite(rows.logits, network)
         scores, places = logits_processor(running_ids, rows.logits), order[rows.numbers]
-        drawn = _draw(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
+        next_ids = _draw(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
         column = torch.full_like(ids[:, :1], generation_config.pad_token_id)
-        column[places] = drawn.unsqueeze(1)
+        column[places] = next_ids.unsqueeze(1)
         written = torch.cat([written, column], 1)
-        running_ids = torch.cat([running_ids, drawn.unsqueeze(1)], 1)
+        running_ids = torch.cat([running_ids, next_ids.unsqueeze(1)], 1)
         running = ~stopping_criteria(running_ids, None)
         if not running.any():
             return written
         running_ids = running_ids[running]
-        rows.add(drawn, running)
+        rows.add(next_ids, running)
 
 
 def check_finite(values: Tensor, network: Any) -> None:

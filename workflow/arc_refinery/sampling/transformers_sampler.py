@@ -88,13 +88,13 @@ class TransformersSampler:
         logprobs = torch.zeros(len(owners), device=self.device)
         for column in range(limit):
             places = order[rows.numbers]
-            drawn = self._draw(rows.logits, places, noise)
-            tokens[places, column] = drawn
-            logprobs[places] += rows.logits.log_softmax(-1).gather(1, drawn.unsqueeze(1)).squeeze(1)
-            running = ~torch.isin(drawn, ends)
+            next_ids = self._draw(rows.logits, places, noise)
+            tokens[places, column] = next_ids
+            logprobs[places] += rows.logits.log_softmax(-1).gather(1, next_ids.unsqueeze(1)).squeeze(1)
+            running = ~torch.isin(next_ids, ends)
             if column + 1 == limit or not running.any():
                 break
-            rows.add(drawn, running)
+            rows.add(next_ids, running)
         check_finite(logprobs, self.network)
         return [
             Sample(ids := self._until_end(row), "stop" if ids[-1] in self.ends else "length", logprob)

@@ -59,7 +59,7 @@ class ChildSetup:
     out_of_memory: bytes  # the result of a program that has left no memory to encode one
 
     @classmethod
-    def of_this_server(cls, limits: Limits, filter: Filter | None, sharing: Sharing) -> Self:
+    def for_this_server(cls, limits: Limits, filter: Filter | None, sharing: Sharing) -> Self:
         baseline = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         return cls(
             server_pid=os.getpid(),
@@ -187,8 +187,8 @@ def call_transform(code: CodeType, inputs: Sequence[Grid]) -> tuple[Grid, ...]:
 def given_names() -> dict[str, Any]:
     """Return what programs need not import, as in the published runs: numpy, names for type hints, the library."""
     common = sys.modules["common"]
-    given = {"np": np, "numpy": np, "NDArray": NDArray, **{name: getattr(typing, name) for name in _TYPES}}
-    return given | {name: getattr(common, name) for name in getattr(common, "__all__", ())}
+    names = {"np": np, "numpy": np, "NDArray": NDArray, **{name: getattr(typing, name) for name in _TYPES}}
+    return names | {name: getattr(common, name) for name in getattr(common, "__all__", ())}
 
 
 def as_output(index: int, value: Any) -> Grid:
@@ -302,17 +302,17 @@ class Printed(io.TextIOWrapper):
     """
 
     def __init__(self) -> None:
-        self._kept = _FirstBytes()
-        self._bytes = io.BufferedWriter(self._kept)
+        self._first_bytes = _FirstBytes()
+        self._bytes = io.BufferedWriter(self._first_bytes)
         super().__init__(self._bytes, "utf-8", "backslashreplace", "\n", write_through=True)
 
     def clear(self) -> None:
         self._flush_all()
-        self._kept.content.clear()
+        self._first_bytes.content.clear()
 
     def text(self) -> str:
         self._flush_all()
-        return without_addresses(self._kept.content.decode("utf-8", "replace"))
+        return without_addresses(self._first_bytes.content.decode("utf-8", "replace"))
 
     def _flush_all(self) -> None:
         """Flush also what a script has put in the place of `sys.stdout`, as Python does when it ends."""

@@ -162,13 +162,13 @@ class _Queue:
     def n_ready(self) -> int:
         """Read as much input as the look-ahead allows; return the number of jobs that can be taken."""
         while len(self._waiting) < self._look_ahead and (program := next(self._input, None)) is not None:
-            of_script = isinstance(program, Script)
+            is_script = isinstance(program, Script)
             limits = program.limits(self._limits) if isinstance(program, Script) else self._limits
             request = wire.encode_request(program, limits.cpu_seconds)
             key = hashlib.sha256(request).digest()
             job = self._recent.get(key)
             if job is None:
-                job = self._recent[key] = _Job(request, wire.form_of(program), limits.wall_seconds, of_script)
+                job = self._recent[key] = _Job(request, wire.form_of(program), limits.wall_seconds, is_script)
                 self._ready.append(job)
                 if len(self._recent) > REMEMBERED:
                     self._recent.popitem(last=False)

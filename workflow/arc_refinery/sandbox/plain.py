@@ -157,15 +157,15 @@ def _unpack(data: bytes, start: int, depth: int) -> tuple[Any, int]:
     (length,) = _LENGTH.unpack_from(data, start)
     start += _LENGTH.size
     if tag in (b"i", b"s", b"b", b"y"):
-        return _of_bytes(tag, data[start : start + length], length), start + length
+        return _from_bytes(tag, data[start : start + length], length), start + length
     items = []
     for _ in range(length):
         item, start = _unpack(data, start, depth - 1)
         items.append(item)
-    return _of_items(tag, items), start
+    return _from_items(tag, items), start
 
 
-def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes | bytearray:
+def _from_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes | bytearray:
     if len(body) != length:
         raise ValueError("cut off")
     match tag:
@@ -179,7 +179,7 @@ def _of_bytes(tag: bytes, body: bytes, length: int) -> int | str | bytes | bytea
             return body
 
 
-def _of_items(tag: bytes, items: list[Any]) -> Any:
+def _from_items(tag: bytes, items: list[Any]) -> Any:
     match tag:
         case b"g":
             return iter(items)

@@ -36,6 +36,6 @@ def self_check(executor: Executor) -> list[Trial]:
     for outcome in executor.run(programs):
         _, status, error_type = PROMISES[outcome.program_id]
         is_kept = outcome.status is status and (not error_type or outcome.error_type == error_type)
-        found = f"{outcome.status}, {outcome.error}" if outcome.error else str(outcome.status)
-        trials.append(Trial(outcome.program_id, is_kept, found))
+        result = f"{outcome.status}, {outcome.error}" if outcome.error else str(outcome.status)
+        trials.append(Trial(outcome.program_id, is_kept, result))
     return trials

@@ -95,7 +95,7 @@ def main() -> None:
     sharing = preload(sys.argv[5], sys.argv[6:])
     gc.collect()
     gc.freeze()  # the collector would touch, and so copy, every page in every child
-    setup = child.ChildSetup.of_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, sharing)
+    setup = child.ChildSetup.for_this_server(limits, seccomp.Filter() if sys.argv[4] == "True" else None, sharing)
     with socket.socket(fileno=0) as executor, contextlib.suppress(EOFError, ConnectionError):
         while True:
             programs = wire.read_batch(executor)

@@ -37,11 +37,11 @@ def surroundings(limits: Limits, n_jobs: int, root: Path = Path("/")) -> list[Tr
 
 def _filter(root: Path) -> Trial:
     missing = seccomp.what_is_missing()
-    found = missing or f"seccomp on {platform.machine()}"
+    state = missing or f"seccomp on {platform.machine()}"
     status = _text(root / "proc/self/status") or ""
     if "Seccomp:\t2" in status:
-        found += "; this process is under another filter already, as in a container"
-    return Trial("system calls can be filtered", missing is None, found)
+        state += "; this process is under another filter already, as in a container"
+    return Trial("system calls can be filtered", missing is None, state)
 
 
 def _security_modules(root: Path) -> str:
@@ -65,8 +65,8 @@ def _memory(cgroup: "_Cgroup", limits: Limits, n_jobs: int) -> Trial:
     most = cgroup.least("memory", "memory.max", "memory.limit_in_bytes")
     if most is None:
         return Trial("memory of the cgroup", True, f"not limited; expected {wanted}")
-    found = f"{most // 2**20} MB for {wanted}"
-    return Trial("memory of the cgroup", most >= n_jobs * limits.memory_mb * 2**20, found)
+    state = f"{most // 2**20} MB for {wanted}"
+    return Trial("memory of the cgroup", most >= n_jobs * limits.memory_mb * 2**20, state)
 
 
 def _cpu(cgroup: "_Cgroup", limits: Limits, n_jobs: int) -> Trial:
@@ -75,14 +75,14 @@ def _cpu(cgroup: "_Cgroup", limits: Limits, n_jobs: int) -> Trial:
     if cores is None:
         return Trial("CPU time of the cgroup", True, "not limited")
     reached = min(1.0, cores / n_jobs) * limits.wall_seconds
-    found = f"{cores:g} cores: {reached:.1f} s of CPU time in {limits.wall_seconds:g} s, limit {limits.cpu_seconds:g} s"
-    return Trial("CPU time of the cgroup", reached >= limits.cpu_seconds, found)
+    state = f"{cores:g} cores: {reached:.1f} s of CPU time in {limits.wall_seconds:g} s, limit {limits.cpu_seconds:g} s"
+    return Trial("CPU time of the cgroup", reached >= limits.cpu_seconds, state)
 
 
 def _processes(cgroup: "_Cgroup", n_jobs: int) -> Trial:
     most = cgroup.least("pids", "pids.max", "pids.max")
-    found = "not limited" if most is None else f"{most} in all, 2 per job"
-    return Trial("processes of the cgroup", most is None or most > 2 * n_jobs, found)
+    state = "not limited" if most is None else f"{most} in all, 2 per job"
+    return Trial("processes of the cgroup", most is None or most > 2 * n_jobs, state)
 
 
 def _python() -> Trial:
@@ -90,11 +90,11 @@ def _python() -> Trial:
     bits = 8 * struct.calcsize("P")
     machine = platform.machine()
     libc = " ".join(platform.libc_ver()).strip() or "unknown C library"
-    found = (
+    state = (
         f"{platform.python_implementation()} {platform.python_version()}, built for {sysconfig.get_platform()}, {libc}"
     )
     is_ours = platform.python_implementation() == "CPython" and bits == BITS.get(machine, bits)
-    return Trial("Python", is_ours, found)
+    return Trial("Python", is_ours, state)
 
 
 class _Cgroup:
@@ -108,10 +108,10 @@ class _Cgroup:
 
     def least(self, controller: str, name: str, old_name: str) -> int | None:
         """Return the smallest limit; None where there is none."""
-        found = [_text(folder / name) for folder in self._folders("")]
-        found += [_text(folder / old_name) for folder in self._folders(controller)]
+        texts = [_text(folder / name) for folder in self._folders("")]
+        texts += [_text(folder / old_name) for folder in self._folders(controller)]
         # version 1 writes a huge number where nothing is limited
-        numbers = [int(text) for text in found if text and text.isdigit() and int(text) < 2**60]
+        numbers = [int(text) for text in texts if text and text.isdigit() and int(text) < 2**60]
         return min(numbers, default=None)
 
     def cores(self) -> float | None:

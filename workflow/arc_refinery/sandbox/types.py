@@ -55,10 +55,10 @@ class Script:
     n_replayed: int = 0
     cpu_seconds: float | None = None  # limit for each of the replayed sources and for the rest; None: the executor's
 
-    def limits(self, of_executor: "Limits") -> "Limits":
+    def limits(self, defaults: "Limits") -> "Limits":
         """Return the limits of the whole script."""
-        each = of_executor.cpu_seconds if self.cpu_seconds is None else self.cpu_seconds
-        return of_executor.with_cpu_seconds(each * (1 + self.n_replayed))
+        each = defaults.cpu_seconds if self.cpu_seconds is None else self.cpu_seconds
+        return defaults.with_cpu_seconds(each * (1 + self.n_replayed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,4 +119,4 @@ class Trial:
 
     promise: str  # or the property of the machine that was looked at
     is_kept: bool
-    found: str  # status and error of a hostile program; what the machine has
+    result: str  # status and error of a hostile program; what the machine has

@@ -49,7 +49,7 @@ class OutputForm(NamedTuple):
     """Outputs that a request asks for: a number of grids or, for a script, a number of blocks of bytes."""
 
     n_outputs: int
-    of_script: bool = False
+    is_script: bool = False
 
 
 class Request(NamedTuple):
@@ -63,7 +63,7 @@ class Request(NamedTuple):
 
     @property
     def form(self) -> OutputForm:
-        return OutputForm(self.n_blocks, of_script=True) if self.script else OutputForm(len(self.inputs))
+        return OutputForm(self.n_blocks, is_script=True) if self.script else OutputForm(len(self.inputs))
 
 
 class Result(NamedTuple):
@@ -80,7 +80,7 @@ class Result(NamedTuple):
 
 def form_of(program: Program | Script) -> OutputForm:
     if isinstance(program, Script):
-        return OutputForm(1 + len(program.expressions), of_script=True)
+        return OutputForm(1 + len(program.expressions), is_script=True)
     return OutputForm(len(program.inputs))
 
 
@@ -109,9 +109,9 @@ def read_batch(sock: socket.socket) -> list[Request]:
 
 
 def _read_request(sock: socket.socket) -> Request:
-    source_bytes, grid_bytes, n_outputs, of_script, cpu_seconds = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
+    source_bytes, grid_bytes, n_outputs, is_script, cpu_seconds = _REQUEST.unpack(_read_exactly(sock, _REQUEST.size))
     body = _read_exactly(sock, source_bytes + grid_bytes)
-    if of_script:
+    if is_script:
         return Request("", (), body, n_outputs, cpu_seconds)
     source = body[:source_bytes].decode("utf-8", "surrogatepass")
     return Request(source, _unpack_grids(body[source_bytes:], n_outputs))
@@ -132,16 +132,16 @@ def encode_result(result: Result) -> bytes:
     return header + error_type + message + outputs
 
 
-def max_reply_bytes(n_outputs: int, of_script: bool = False) -> int:
-    return _CPU.size + max_result_bytes(n_outputs, of_script)
+def max_reply_bytes(n_outputs: int, is_script: bool = False) -> int:
+    return _CPU.size + max_result_bytes(n_outputs, is_script)
 
 
-def max_result_bytes(n_outputs: int, of_script: bool = False) -> int:
-    per_output = _BLOCK.size + 1 + plain.MAX_VALUE_BYTES if of_script else _SHAPE.size + MAX_SIDE**2
+def max_result_bytes(n_outputs: int, is_script: bool = False) -> int:
+    per_output = _BLOCK.size + 1 + plain.MAX_VALUE_BYTES if is_script else _SHAPE.size + MAX_SIDE**2
     return _RESULT.size + 2 * _BYTES_PER_CHAR * TEXT_CHARS + n_outputs * per_output
 
 
-def result_bytes(data: bytes | bytearray, n_outputs: int, of_script: bool = False) -> int | None:
+def result_bytes(data: bytes | bytearray, n_outputs: int, is_script: bool = False) -> int | None:
     """Return the length of the result at the start; None until enough has arrived. WireError if it is not a result."""
     if data.startswith(ALONE):
         return len(ALONE)
@@ -149,21 +149,21 @@ def result_bytes(data: bytes | bytearray, n_outputs: int, of_script: bool = Fals
         return None
     magic, _, _, type_bytes, message_bytes, output_bytes, _ = _RESULT.unpack_from(data)
     size: int = _RESULT.size + type_bytes + message_bytes + output_bytes
-    if magic != _MAGIC or size > max_result_bytes(n_outputs, of_script):
+    if magic != _MAGIC or size > max_result_bytes(n_outputs, is_script):
         raise WireError("malformed result")
     return size
 
 
-def decode_result(frame: bytes, n_outputs: int, of_script: bool = False) -> Result:
+def decode_result(frame: bytes, n_outputs: int, is_script: bool = False) -> Result:
     """Undo `encode_result`; WireError unless every byte is valid."""
     try:
         magic, status, line, type_bytes, message_bytes, _, n_sent = _RESULT.unpack_from(frame)
         message_start = _RESULT.size + type_bytes
         outputs_start = message_start + message_bytes
-        printed, values = _unpack_values(frame[outputs_start:], n_sent) if of_script else (None, ())
+        printed, values = _unpack_values(frame[outputs_start:], n_sent) if is_script else (None, ())
         result = Result(
             status=_STATUSES[status],
-            outputs=() if of_script else _unpack_grids(frame[outputs_start:], n_sent),
+            outputs=() if is_script else _unpack_grids(frame[outputs_start:], n_sent),
             error_type=frame[_RESULT.size : message_start].decode(),
             error_message=frame[message_start:outputs_start].decode(),
             error_line=None if line == -1 else line,
@@ -172,12 +172,12 @@ def decode_result(frame: bytes, n_outputs: int, of_script: bool = False) -> Resu
         )
     except (struct.error, ValueError, LookupError) as error:
         raise WireError("malformed result") from error
-    if magic != _MAGIC or line < -1 or len(frame) > max_result_bytes(n_outputs, of_script):
+    if magic != _MAGIC or line < -1 or len(frame) > max_result_bytes(n_outputs, is_script):
         raise WireError("malformed result")
     is_ok = result.status is Status.ok
-    if n_sent != (n_outputs if is_ok else 0) and not (of_script and not is_ok and n_sent == 1):
+    if n_sent != (n_outputs if is_ok else 0) and not (is_script and not is_ok and n_sent == 1):
         raise WireError("wrong number of outputs")
-    if of_script and result.status is Status.invalid_output:
+    if is_script and result.status is Status.invalid_output:
         raise WireError("not a script's status")
     for grid in result.outputs:
         if max(grid.shape) > MAX_SIDE or min(grid.shape) < 1 or grid.tobytes().translate(None, _CELLS):
@@ -189,9 +189,9 @@ def encode_reply(result: bytes, cpu_seconds: float) -> bytes:
     return _CPU.pack(cpu_seconds) + result
 
 
-def take_reply(data: bytearray, n_outputs: int, of_script: bool = False) -> tuple[bytes, float] | None:
+def take_reply(data: bytearray, n_outputs: int, is_script: bool = False) -> tuple[bytes, float] | None:
     """Remove a reply from the front of the data; None if it is incomplete. WireError if it is not a reply."""
-    size = result_bytes(data[_CPU.size :], n_outputs, of_script)
+    size = result_bytes(data[_CPU.size :], n_outputs, is_script)
     if size is None or len(data) < _CPU.size + size:
         return None
     (cpu_seconds,) = _CPU.unpack_from(data)

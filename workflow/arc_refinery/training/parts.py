@@ -74,9 +74,9 @@ def _check_part(part: Path, until_step: int | None) -> None:
         )
 
 
-def _have_equal_weights(one: Path, other: Path) -> bool:
+def _have_equal_weights(first_folder: Path, second_folder: Path) -> bool:
     import torch
     from safetensors.torch import load_file
 
-    first, second = (load_file(folder / ADAPTER_WEIGHTS) for folder in (one, other))
+    first, second = (load_file(folder / ADAPTER_WEIGHTS) for folder in (first_folder, second_folder))
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

@@ -174,11 +174,11 @@ class Execute(Command):
             raise InputError("give --programs and --output, or --self-check alone")
         machine = surroundings(limits, self.n_jobs)
         for fact in machine:  # before the sandbox is tried, because it may not start
-            print(f"{'fine' if fact.is_kept else 'WRONG':8}{fact.promise:42}{fact.found}", flush=True)
+            print(f"{'fine' if fact.is_kept else 'WRONG':8}{fact.promise:42}{fact.result}", flush=True)
         with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
             trials = self_check(executor)
         for trial in trials:
-            print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.found}")
+            print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.result}")
         if broken := sum(not trial.is_kept for trial in trials):
             raise InputError(
                 f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
