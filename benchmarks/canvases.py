@@ -15,7 +15,7 @@ Rng = np.random.Generator
 
 
 def _sides(rng: Rng, low: int = 5, high: int = 20) -> tuple[int, int]:
-    """Most of ARC's grids are no larger than 20 x 20; one in ten here is."""
+    """Return the sides of a grid: up to 20 x 20, as most of ARC's are, and larger in one case of ten."""
     n, m = rng.integers(low, high + 1, size=2)
     if high == 20 and rng.random() < 0.1:
         n, m = rng.integers(21, MAX_SIDE + 1, size=2)
@@ -46,7 +46,7 @@ def _sprite(rng: Rng, colors: Sequence[int], largest: int) -> Grid:
 
 
 def _scatter(rng: Rng, grid: Grid, make_sprite: Callable[[], Grid], n_wanted: int) -> Grid:
-    """Sprites at random places that do not touch; fewer than wanted where there is no room."""
+    """Draw sprites at random places where they do not touch; fewer than wanted where there is no room."""
     for _ in range(5 * n_wanted):
         sprite = make_sprite()
         n, m = sprite.shape

@@ -28,8 +28,8 @@ Floats = NDArray[np.float64]
 class World(NamedTuple):
     """True values of the simulated arms."""
 
-    effect: float  # of the first arm, on the logistic scale
-    run_deviation: float  # of runs, on the logistic scale
+    effect: float  # effect of the first arm, on the logistic scale
+    run_deviation: float  # standard deviation of runs, on the logistic scale
 
     def draw(self, rng: np.random.Generator, n_runs: int, n_tasks: int) -> tuple[Floats, Floats]:
         """Return the chances of both arms, (n_runs, n_tasks) and (1, n_tasks)."""

@@ -1,4 +1,4 @@
-"""How long Snakemake takes to plan the full-size experiment, and what memory, as a Markdown table.
+"""Time and memory in which Snakemake plans the full-size experiment, as a Markdown table.
 
     python benchmarks/dag.py                          parts of 100, 1,000 and 10,000 shards; the last takes minutes
     python benchmarks/dag.py --shards 100 1000        those that answer within a minute
@@ -9,7 +9,7 @@ the evaluation set. A round is one process and one fresh working folder:
     snakemake --list-rules         start, and parsing of the configuration and rules: `s parse`
     snakemake -n --quiet           the same, the graph of jobs, what must run: `s in all` and its peak memory
 
-A third one, not timed, counts the jobs. The fastest round stands in the table. `ms per job` is what planning adds to
+A third one, not timed, counts the jobs. The table shows the fastest round. `ms per job` is what planning adds to
 parsing, over the jobs; `to linear` compares it with the first row, 1 is linear growth. Running jobs is not measured.
 """
 
@@ -66,7 +66,7 @@ def snakemake(experiment: dict[str, Any], *flags: str) -> tuple[float, float, st
 
 
 def count_jobs(experiment: dict[str, Any]) -> int:
-    """What Snakemake says in total: only where it may also print, which takes longer than planning."""
+    """Return the total that Snakemake prints: only where it may also print, which takes longer than planning."""
     _, _, text = snakemake(experiment, "-n", "--quiet", "rules")
     return int(re.findall(r"^total +(\d+)$", text, re.MULTILINE)[-1])
 

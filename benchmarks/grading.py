@@ -1,4 +1,4 @@
-"""How fast `arc-refinery grade` executes and grades, and what memory it takes, as a Markdown table.
+"""Speed and memory of `arc-refinery grade`, as a Markdown table.
 
     python benchmarks/grading.py
 

@@ -49,7 +49,7 @@ Digests = dict[str, str]
 @dataclass
 class Kill:
     seconds: float  # after the command was typed
-    commands: list[str]  # of this package that ran
+    commands: list[str]  # commands of this package that ran
     incomplete: list[str]  # files at their final names with other bytes than in the end
     n_left: int  # processes that outlived Snakemake
 
@@ -65,7 +65,7 @@ class DisturbedRun:
 @dataclass(frozen=True)
 class Undisturbed:
     seconds: float
-    planning_seconds: float  # of the same command when nothing is left to do
+    planning_seconds: float  # time of the same command when nothing is left to do
     results: Digests
 
 
@@ -158,7 +158,7 @@ def command_of(process: psutil.Process) -> Iterator[str]:
 
 
 def moments(seed: int, number: int, seconds: float, planning_seconds: float) -> list[float]:
-    """How long each command of a run may work before it is killed; all but the first plan once more."""
+    """Return the seconds after which each command of a run is killed; all but the first plan once more."""
     rng = random.Random(f"{seed}/{number}")
     ends = sorted(rng.uniform(0.0, seconds) for _ in range(KILLS_PER_RUN))
     gaps = [end - begin for begin, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""How many held-out programs of the generator compute what a training program computes, as a Markdown table.
+"""Number of the generator's held-out programs that compute what a training program computes, as a Markdown table.
 
     python benchmarks/overlap.py                 the held-out tasks of config/seeds-demo.yaml; some minutes
 

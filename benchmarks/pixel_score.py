@@ -31,7 +31,7 @@ SHAPES = [
     ((3, 3), (3, 3)),
     ((30, 30), (30, 30)),
 ]
-FAST_ROUNDS = 5  # of the fast function for each one of the slow function, which is noisy less
+FAST_ROUNDS = 5  # rounds of the fast function per round of the slow one, which is less noisy
 
 
 def direct(guess: Grid, truth: Grid) -> float:

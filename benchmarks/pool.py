@@ -86,7 +86,7 @@ def sampled(folder: Path, shards: int) -> Checkout:
 
 
 def graded(checkout: Checkout, flags: list[str], environment: dict[str, str], shards: int, together: int) -> float:
-    """Wall seconds in which Snakemake grades all shards anew."""
+    """Return the wall seconds in which Snakemake grades all shards again."""
 
     def change(config: dict[str, Any]) -> None:
         config["parts"].update(shards_per_part=shards, tasks_per_part=max(6, shards))

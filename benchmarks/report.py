@@ -1,4 +1,4 @@
-"""What the report of a large evaluation costs, in seconds and memory, as a Markdown table.
+"""Cost of the report of a large evaluation, in seconds and memory, as a Markdown table.
 
     python benchmarks/report.py                     400 tasks, three arms of 128 attempts each, none of them shared
     python benchmarks/report.py --tasks 40          a tenth of it, to try the program

@@ -1,4 +1,4 @@
-"""Whether an experiment's figures are those of its report in docs/sample-report: `make demo` says so at its end.
+"""Compare an experiment's metrics with its report in docs/sample-report, as `make demo` does at its end.
 
 A processor of another type adds floats in another order. Then an adapter differs in its last bits, and now and then the
 model draws another token where two were equally likely: of thousands of attempts, a few differ.
@@ -14,7 +14,7 @@ TOLERANCE = 0.005  # half a percentage point of any metric of an arm
 
 
 def largest_difference(report: Path, sample: Path) -> float:
-    """Of all metrics of all arms, shares between 0 and 1; infinite where sets, arms or metrics are others."""
+    """Return the largest difference of any metric of any arm (shares); infinite where sets, arms or metrics differ."""
     largest = 0.0
     for path in sorted(sample.glob("*-arms.csv")):
         tables = [pd.read_csv(folder / path.name, index_col="name") for folder in (report, sample)]

@@ -1,4 +1,4 @@
-"""How fast the two samplers write completions with the embedded model, as a Markdown table.
+"""Speed of the two samplers with the embedded model, as a Markdown table.
 
     python benchmarks/sampling.py
 
@@ -50,7 +50,7 @@ ROOT = Path(__file__).parents[1]
 VLLM = Path(sys.prefix, "vllm")  # where `make vllm` puts it
 MODEL = str(ROOT / "workflow/models/tiny")
 TASKS = ROOT / "config/tasks/arc-agi-1-training-short.txt"
-# Each way's changes to what we tell vLLM: its engine, its sampling; and whether there is an adapter
+# Changes of each way to vLLM's arguments: those of the engine, of sampling; and whether there is an adapter
 WAYS: dict[str, tuple[dict[str, object], dict[str, object], bool]] = {
     "transformers": ({}, {}, False),
     "transformers, a prompt at a time": ({}, {}, False),

@@ -1,4 +1,4 @@
-"""What the sandbox costs, beside the same programs in this process, in `multiprocessing.Pool` and in pebble.
+"""Cost of the sandbox beside the same programs in this process, in `multiprocessing.Pool` and in pebble.
 
     python benchmarks/sandbox.py               everything, as Markdown on stdout
     python benchmarks/sandbox.py throughput    CPU and wall time per program, one worker, no program that hangs or kills
@@ -133,7 +133,7 @@ def raise_timeout(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a measuring process is told: it is sent all calls, so that the start costs the same, and runs a part."""
+    """Input of a measuring process: all calls, so that the start costs the same, and how many it runs."""
 
     variant: str
     workers: int
@@ -145,7 +145,7 @@ class Job:
 @dataclass(frozen=True, slots=True)
 class Measurement:
     seconds: list[float]  # wall time of each call
-    cpu_seconds: float  # of the whole process and all below it
+    cpu_seconds: float  # CPU time of the process and all below it
     n_good_not_ok: int
     n_left_behind: int  # processes that closing the pool did not end
 

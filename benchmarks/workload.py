@@ -29,16 +29,16 @@ from arc_refinery.sandbox import Outcome, Program, Status
 PROGRAMS = Path(__file__).parent / "programs"
 N_INPUTS = 5
 MAX_SIDE = 30
-MAX_DRAWS = 1000  # of programs that are there already, before giving up on one more
+MAX_DRAWS = 1000  # programs drawn twice, before giving up on one more
 
 Parameters = dict[str, str]
 
 
 class Kind(StrEnum):
-    """What becomes of a program when it runs."""
+    """End of a program when it runs."""
 
     good = "good"  # a valid grid for each input
-    error = "error"  # a Python exception, or something that is no grid
+    error = "error"  # a Python exception, or something that is not a grid
     hang = "hang"  # an endless loop in Python
     c_hang = "c_hang"  # an endless call of a C function, which looks at no signals
     memory = "memory"  # more and more memory
@@ -200,11 +200,11 @@ def provide_common() -> None:
 
 
 class InvalidOutput(ValueError):
-    """What `transform` returned is no grid."""
+    """`transform` returned something that is not a grid."""
 
 
 def run_in_process(program: Program) -> Outcome:
-    """What running it costs without any protection: for programs of the benign kinds only."""
+    """Run a program of a benign kind without any protection, to measure what that costs."""
     namespace: dict[str, Any] = {"__name__": "program"}
     try:
         exec(compile(program.source, "<program>", "exec", dont_inherit=True), namespace)
@@ -226,7 +226,7 @@ def _as_grid(value: Any) -> Grid:
         raise InvalidOutput(f"an array of {array.dtype} with shape {array.shape}")
     grid = array.astype(np.uint8)
     if (grid != array).any() or grid.max() > 9:
-        raise InvalidOutput("a cell that is no color")
+        raise InvalidOutput("a cell that is not a color")
     return grid
 
 

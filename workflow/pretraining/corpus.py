@@ -34,7 +34,7 @@ Ids = NDArray[np.int64]
 Masks = NDArray[np.bool_]
 
 TEMPLATE = replace(prompts.COMPACT, form="residual")
-PAD_MULTIPLE = 32  # of batch lengths, so that few shapes occur
+PAD_MULTIPLE = 32  # divides batch lengths, so that few shapes occur
 WRONG_ATTEMPTS = 4
 
 
@@ -43,11 +43,9 @@ class SecondTurns:
     """Conversations of a stage in which a wrong program is to be corrected."""
 
     difficulty: ProblemDifficulty
-    share: float  # of all conversations
-    start_share: float  # of those about a composed program: the wrong one is its start, so that the rest is missing
-    mending_share: float = (
-        1.0  # of these conversations: those that end in the right program, not in the wrong one again
-    )
+    share: float  # share of all conversations
+    start_share: float  # share of composed programs whose wrong version is their start, without the rest
+    mending_share: float = 1.0  # share of them that end in the right program, not in the wrong one again
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +204,7 @@ def _padded(conversation: list[int]) -> int:
 @dataclass(frozen=True, slots=True)
 class _Wrong:
     statements: list[Statement]
-    outputs: tuple[Grid, ...]  # of the train pairs' inputs
+    outputs: tuple[Grid, ...]  # outputs for the train pairs' inputs
 
 
 def _wrong_program(right: list[Statement], task: Task, rng: random.Random, turns: SecondTurns) -> _Wrong | None:

@@ -19,8 +19,8 @@ from pretraining.corpus import Ids, Masks
 from pretraining.qwen_tokenizer import END, with_tools
 from pretraining.tool_conversations import AnswerMask
 
-CALLS_SHARE = 0.4  # of conversations in which `search` is offered: those that call it
-TO_THE_END_SHARE = 0.4  # of these: those with every look-up that the answer needs
+CALLS_SHARE = 0.4  # share that calls `search`, among conversations in which it is offered
+TO_THE_END_SHARE = 0.4  # share of these with every look-up that the answer needs
 OFFERED_SHARE = 0.8
 N_BOXES, N_ROOMS, N_BUILDINGS = 60, 12, 4
 N_PASSAGES = 2

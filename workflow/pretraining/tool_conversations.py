@@ -28,7 +28,7 @@ OFFERED: tuple[tuple[ToolName, ...], ...] = (
     ("calculator", "execute_code"),
     ("calculator", "execute_code", "read_file"),
 )
-CALL_SHARE = 0.08  # of conversations in which the calculator is offered: those that call it
+CALL_SHARE = 0.08  # share that calls the calculator, among conversations in which it is offered
 MAX_TOKENS = 384
 TOKENIZER_SAMPLE = 2000  # conversations that the tokenizer's merges are learned from
 

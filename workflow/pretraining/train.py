@@ -37,7 +37,7 @@ class PretrainingSettings(Strict):
     # `refining` continues `tasks`, `reading` that, `insisting` that; `search` continues `tool-use`
     model: Literal["tasks", "refining", "reading", "insisting", "tool-use", "search"] = "tasks"
     start: LineOrNone = ""  # folder of the weights that are continued
-    start_share: Share = 0.0  # of the start's weights in the mean, with those after training, that is written
+    start_share: Share = 0.0  # weight of the start in the written mean of weights before and after training
     seed: Seed = 0  # seeds every random choice
     n_chunks: PositiveInt = 246  # the corpus is generated and shuffled chunk by chunk
     chunk_size: PositiveInt = 512  # conversations per chunk

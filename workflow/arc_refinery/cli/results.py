@@ -100,8 +100,8 @@ class Times(Command):
 class Curves(Command):
     """Draw the curves of a finished training, or show those of running ones in the terminal (--follow)."""
 
-    log: Path  # training.jsonl of a finished one; logs/<experiment>/adapters of running ones, or a folder in there
-    # of a finished training: PNG file; an SVG file is written next to it
+    log: Path  # training.jsonl if finished; logs/<experiment>/adapters, or a folder in there, of running ones
+    # PNG file of a finished training; an SVG file is written next to it
     output: Annotated[Path | None, Writes(picture)] = None
     follow: bool = False  # follow running trainings until Ctrl-C
     every: config.Seconds = 5.0  # seconds between two readings

@@ -53,7 +53,7 @@ class Command(Strict):
         raise NotImplementedError
 
     def writes(self) -> Outputs:
-        """What it writes, by the name of the flag: that of fields with the mark `Writes`."""
+        """Outputs by the name of their flag: those of fields with the mark `Writes`."""
         marks = [(name, mark) for name, field in type(self).model_fields.items() for mark in field.metadata]
         return {name: mark.outputs(getattr(self, name)) for name, mark in marks if isinstance(mark, Writes)}
 

@@ -1,4 +1,4 @@
-"""What a command writes, checked before it starts: it never replaces what it did not make.
+"""Outputs of a command, checked before it starts: it never replaces files that it did not make.
 
 A command declares its outputs on the fields that name them, or in its own `writes`:
 

@@ -23,14 +23,14 @@ from arc_refinery.models.hub import Download, distinct
 class Wanted(NamedTuple):
     """A file or folder that a config names."""
 
-    key: str  # that names it
+    key: str  # key that names the path
     path: Path
-    what: str  # is expected
+    what: str  # expected file or folder
     form: Literal["file", "folder", "either"] = "file"
 
     @property
     def fault(self) -> str:
-        """What is wrong with the path; empty if nothing is."""
+        """The fault of the path; empty if there is none."""
         is_file, is_folder = isfile(self.path), isdir(self.path)  # False also for names that no file can have
         if not is_file and not is_folder:
             there = "is neither a file nor a folder" if exists(self.path) else "does not exist"
@@ -50,7 +50,7 @@ class SampledTogether(NamedTuple):
     """Completions that are sampled at a time with transformers, for the estimate of a GPU's memory."""
 
     n_rows: int
-    n_tokens: int = 0  # of the longest completion, if the rows share one prompt; 0: they do not
+    n_tokens: int = 0  # length of the longest completion if the rows share one prompt, else 0
 
 
 class TrainedRow(NamedTuple):

@@ -27,7 +27,7 @@ def model_path(experiment: Experiment, model: ModelConfig) -> str:
 
 
 def rows_files(experiment: Experiment, rows: RowsSource) -> list[str]:
-    """Where problems, questions or rows of a template are read from: a file on disk, or the folder that is fetched."""
+    """Source of problems, questions or rows of a template: a file on disk, or the folder that is fetched."""
     if rows.download:
         return [fetched_folder(experiment, rows.download)]
     return [str(rows.path)] if rows.source == "file" else []

@@ -11,7 +11,7 @@ from arc_refinery.models.hub import Download
 class RowsSource(Strict):
     """A section declares these keys itself, so that the tables of config/README.md list them after its own."""
 
-    content: ClassVar[str] = "rows"  # of the file, for messages
+    content: ClassVar[str] = "rows"  # content of the file, for messages
     file_key: ClassVar[str] = "filename"  # names the files in the data set
     if TYPE_CHECKING:
         source: str

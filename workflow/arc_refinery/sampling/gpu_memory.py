@@ -16,8 +16,8 @@ from arc_refinery.config.experiment import SampledTogether
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import Shape, shape_of
 
-SAMPLED_TOKENS = 32768  # of prompts and completions that transformers samples together; more only for one prompt
-LIMIT = 0.85  # of a GPU's memory
+SAMPLED_TOKENS = 32768  # prompts and completions that transformers samples together; more only for one prompt
+LIMIT = 0.85  # share of a GPU's memory
 MIB, GIB = 2**20, 2**30  # HTCondor also counts a GPU's memory in MiB
 WIDTH: dict[Dtype, int] = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
 NF4 = 4.127 / 8  # bytes of a 4-bit parameter with its doubly quantised scales (Dettmers et al. 2023)

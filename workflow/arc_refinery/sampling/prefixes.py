@@ -1,4 +1,4 @@
-"""How completions attend while they are sampled: to the keys of their prompt, which are kept once, and to their own.
+"""Attention of completions while they are sampled: to the keys of their prompt, stored once, and to their own.
 
 Both parts are computed separately and weighted by their sums of exponentials.
 """

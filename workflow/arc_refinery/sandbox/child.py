@@ -35,7 +35,7 @@ from arc_refinery.sandbox.wire import ALONE, Request, Result
 PROGRAM_FILE = "<program>"
 VALID_CELLS = frozenset(range(N_COLORS))
 RESULT_FD = 3
-MAX_FDS = 64  # of the server
+MAX_FDS = 64  # file descriptors of the server
 NOBODY = 65534
 _TYPES = ("Any", "Callable", "List", "Optional", "Set", "Tuple", "Union")
 

@@ -72,7 +72,7 @@ BEYOND_COMPUTING = frozenset(
 LEAVING_CODE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 MAX_NAMES = 256  # above it, arguments no longer fit into one byte
 
-MAX_GROWTH_KB = 64 * 1024  # of a child's peak memory over its server's: later programs have that much less
+MAX_GROWTH_KB = 64 * 1024  # peak memory of a child above its server's: later programs have that much less
 
 
 class Sharing:
@@ -96,7 +96,7 @@ class Sharing:
         return sys.version_info[:2] == VERSION
 
     def is_intact(self) -> bool:
-        """Return whether the shared state is still as the first program found it."""
+        """Return whether the shared state is still as the first program received it."""
         return (
             all(repr(container) == original for container, original in self._containers)
             and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < self._max_rss_kb

@@ -1,4 +1,4 @@
-"""What a machine or container does to the sandbox: kernel, security modules, folders, cgroups, Python.
+"""Effects of a machine or container on the sandbox: kernel, security modules, folders, cgroups, Python.
 
     fine    system calls can be filtered              seccomp on x86_64
     WRONG   memory of the cgroup                      600 MB for 2 programs of 512 MB
@@ -18,7 +18,7 @@ from pathlib import Path
 from arc_refinery.sandbox import seccomp
 from arc_refinery.sandbox.types import Limits, Trial
 
-BITS = {"x86_64": 64, "aarch64": 64}  # of programs for which the filter is written
+BITS = {"x86_64": 64, "aarch64": 64}  # word size of programs that the filter is written for
 
 
 def surroundings(limits: Limits, n_jobs: int, root: Path = Path("/")) -> list[Trial]:

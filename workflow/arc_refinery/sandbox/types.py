@@ -12,7 +12,7 @@ from arc_refinery.errors import InputError
 
 
 class Status(StrEnum):
-    """How a program ended."""
+    """End of a program."""
 
     ok = "ok"  # one valid grid for each input; for a script, all sources ran to their end
     invalid_output = "invalid_output"  # one output is not a valid grid
@@ -23,7 +23,7 @@ class Status(StrEnum):
     protocol = "protocol"  # it wrote to the pipe that carries its result
 
 
-MAX_SECONDS = 86_400  # of a limit: a day
+MAX_SECONDS = 86_400  # largest limit: a day
 MAX_MEMORY_MB = 2**20
 
 

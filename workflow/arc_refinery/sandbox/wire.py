@@ -18,9 +18,9 @@ from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid
 from arc_refinery.sandbox import plain
 from arc_refinery.sandbox.types import Program, Script, Status, Value
 
-TEXT_CHARS = 1000  # of an error's type or message; longer ones are truncated
+TEXT_CHARS = 1000  # length of an error's type or message; longer ones are truncated
 _BYTES_PER_CHAR = 10  # at most, after backslashreplace
-PRINTED_BYTES = 2**15  # of what an interactive script prints
+PRINTED_BYTES = 2**15  # output of an interactive script
 
 # Instead of a result: the program has none yet and needs its own child.
 ALONE = b"!"
@@ -74,7 +74,7 @@ class Result(NamedTuple):
     error_type: str = ""
     error_message: str = ""
     error_line: int | None = None
-    values: tuple[Value, ...] = ()  # of a script
+    values: tuple[Value, ...] = ()  # values of a script's expressions
     printed: str | None = None  # by a script
 
 

@@ -40,7 +40,7 @@ class SavesLastStep(Base):
     Inherit from it before the trainer's class.
     """
 
-    current_flos: float  # of transformers' trainer
+    current_flos: float  # set by transformers' trainer
     control: TrainerControl
     steps_per_batch = 1  # steps made with one batch of completions
     # After the last whole step of this process

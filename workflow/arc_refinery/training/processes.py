@@ -29,7 +29,7 @@ def join(n: int) -> None:
         raise InputError(f"n_processes is {n}, but {n_started} were started; start one, which starts the others")
     if n > 1:
         PartialState(cpu=not torch.cuda.is_available())
-        # Of several processes on CPUs, accelerate names the device cpu:0, where torch cannot load an optimizer
+        # On CPUs, accelerate calls the device of several processes cpu:0, where torch cannot load an optimizer
         torch.serialization.register_package(
             0, lambda _: None, lambda storage, device: storage if device == "cpu:0" else None
         )

@@ -26,7 +26,7 @@ from arc_refinery.sampling.gpu_memory import GIB, WIDTH, training_pass
 from arc_refinery.training.processes import RandomState
 from arc_refinery.training.shared_prefix import IGNORED
 
-METRICS = ("_metrics", "_total_train_tokens")  # of TRL's trainers, which a pass changes
+METRICS = ("_metrics", "_total_train_tokens")  # attributes of TRL's trainers that a pass changes
 
 logger = logging.getLogger(__name__)
 

@@ -36,7 +36,7 @@ MOST_READ = 1.2  # positions per token of a group's completions; less would take
 class Block:
     """Completions that are read as wide as the longest of them."""
 
-    rows: tuple[int, ...]  # of the batch
+    rows: tuple[int, ...]  # rows of the batch
     n_columns: int  # tokens of the longest completion
 
     @property

@@ -26,7 +26,7 @@ from arc_refinery.training.job import TrainingJob
 
 STARTING_SECONDS = 1800.0  # reading the weights of an 8B model over a network takes minutes
 ENDING_SECONDS = 30.0
-SHOWN_LINES = 15  # of its output, in an error
+SHOWN_LINES = 15  # lines of its output in an error
 
 logger = logging.getLogger(__name__)
 
