@@ -1,4 +1,4 @@
-"""Where things are, and copies of the repository for real runs of Snakemake."""
+"""Paths of the repository, and copies of the repository for real runs of Snakemake."""
 
 import json
 import shutil
@@ -42,7 +42,7 @@ class Checkout:
         return Checkout(folder)
 
     def planned(self, *arguments: str) -> Counter[str]:
-        """How many jobs of each rule a dry run would start."""
+        """Count the jobs of each rule that a dry run would start."""
         done = self.snakemake("--dry-run", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         jobs: Counter[str] = Counter()
@@ -69,7 +69,7 @@ class Checkout:
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a file of JSON is there and not in the middle of being written."""
+    """Return whether a file of JSON exists and is completely written."""
     try:
         json.loads(path.read_text())
     except (FileNotFoundError, ValueError):
@@ -78,7 +78,7 @@ def is_whole(path: Path) -> bool:
 
 
 def n_prompts(progress: Path) -> int:
-    """How many prompts a job has sampled and written down; the first line is about the job."""
+    """Number of prompts that a job has sampled and written down; the first line is about the job."""
     lines = progress.read_text().split("\n")[1:-1] if progress.exists() else []
     return sum(len(json.loads(line)) for line in lines)
 

@@ -19,7 +19,7 @@ from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.refining import inputs, stages
 from arc_refinery.refining.config import Refining
 
-Answers = Mapping[str, Mapping[str, str]]  # of each branch and task a letter for each attempt
+Answers = Mapping[str, Mapping[str, str]]  # per branch and task, one letter per attempt
 
 TRUTH = make_task().test[0].output
 WRONG = make_grid("02", "34")
@@ -79,7 +79,7 @@ def finished(
 
 
 def sampled_with(experiment: Refining, tasks: str, branch: str) -> dict[str, Any]:
-    """What the attempts of a branch say of the settings that they were sampled with."""
+    """Metadata of a branch's attempts: the settings that they were sampled with."""
     job = stages.sample(experiment, tasks, branch)
     adapters = inputs.adapter(experiment, tasks, branch)
     return {

@@ -1,7 +1,7 @@
 """Tool-use experiments whose every episode is a letter, so that metrics can be counted by eye.
 
-R right without a call, w wrong without one, C right after a call, f wrong after a call that is no JSON, u right after a
-call of an unknown tool and a good one, T cut, X out of tokens, L calls on with none left.
+R right without a call, w wrong without one, C right after a call, f wrong after a call that is not valid JSON, u right
+after a call of an unknown tool and a good one, T cut, X out of tokens, L calls on with none left.
 """
 
 import json
@@ -31,7 +31,7 @@ LETTERS: dict[str, tuple[tuple[Call, ...], str, float, int]] = {
     "X": ((GOOD,), "tokens", 0.0, 40),
     "L": ((GOOD, GOOD), "calls", 0.0, 60),
 }
-# of each arm and question, four episodes
+# four episodes per arm and question
 ANSWERS = {
     "untrained": ("RRww", "wwwT", "RRRR", "CwwX"),
     "trained": ("RCCC", "CCuf", "CCCC", "uCLC"),

@@ -35,10 +35,10 @@ class Hub:
     def __init__(self) -> None:
         self.commits: dict[tuple[str, str, str], Files] = {}  # kind, repository, commit or branch
         self.gated: set[str] = set()  # repositories
-        self.sizes: dict[str, int | None] = {}  # of files, where another one or none is announced
+        self.sizes: dict[str, int | None] = {}  # sizes of files that are announced with another size or none
         self.dropped: dict[str, tuple[int, int]] = {}  # files: times that the connection ends, after how many bytes
         self.resets = False  # a connection that ends is reset, not closed
-        self.requests: list[str] = []  # of contents: path, and the range if one is asked for
+        self.requests: list[str] = []  # path of each file, and the range if one is asked for
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
         self._server.daemon_threads = True
 

@@ -60,7 +60,7 @@ def collect(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _has_its_own(item: pytest.Item) -> bool:
-    """Whether `wording` is a parameter of the test."""
+    """Return whether `wording` is a parameter of the test."""
     return "wording" in getattr(getattr(item, "callspec", None), "params", {})
 
 

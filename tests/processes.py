@@ -130,7 +130,7 @@ def server() -> Server:
 
 
 def can_be_forked(command: Sequence[str]) -> bool:
-    """Whether a command is one of `PROGRAMS`, or `python -c ...`."""
+    """Return whether a command is one of `PROGRAMS`, or `python -c ...`."""
     return command[0] in PROGRAMS or list(command[:2]) == [sys.executable, "-c"]
 
 

@@ -35,7 +35,7 @@ def loss_mask(
     longest_turn: int = 10**6,
     header: str = "",
 ) -> list[int]:
-    """What a model sampled, read from the ids of a prompt and all that follows; nothing else is known of them.
+    """Mask of a model's sampled tokens, read from the ids of a prompt and all that follows, and from nothing else.
 
     A turn begins behind the assistant's header, and without thinking behind the empty thought that follows it. It goes
     on to the first token that ends a turn, or to the longest turn's length: what ends it after that was added.

@@ -1,4 +1,4 @@
-"""What can happen to jobs and to the run itself: each ends or goes on, and says what to do."""
+"""Events that hit jobs and the run itself: each ends or continues, and says what to do."""
 
 import shutil
 import signal
@@ -72,7 +72,7 @@ def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
     [
         ({"gpu_mem_mb": 48000}, "GPUsMinMemory 48000"),
         ({"gpu_cuda": 13.1}, "GPUsMinRuntime 13010"),
-        ({"gpus": 2}, "GPUsMinCapability 8.0"),  # of the two cards, one has 7.5
+        ({"gpus": 2}, "GPUsMinCapability 8.0"),  # one of the two cards has 7.5
     ],
 )
 def test_a_request_that_no_machine_meets_is_said_at_once(

@@ -1,4 +1,4 @@
-"""Jobs that lose their machine in the middle: they start again somewhere, go on, and end in the same bytes."""
+"""Jobs that lose their machine in the middle: they start again elsewhere, resume, and end in the same bytes."""
 
 import re
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def test_a_vacated_training_goes_on_after_its_last_whole_step(
 
 
 def n_steps(log: Path) -> int:
-    """How many steps a training's log has."""
+    """Number of steps in a training's log."""
     return len(re.findall(r"step [1-8] of 8: reward", log.read_text() if log.exists() else ""))
 
 

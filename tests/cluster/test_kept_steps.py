@@ -1,4 +1,4 @@
-"""The adapter of a kept step is evaluated while the training goes on, on another machine of the pool."""
+"""The adapter of a kept step is evaluated while the training continues, on another machine of the pool."""
 
 from collections.abc import Callable
 from typing import Any

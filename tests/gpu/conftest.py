@@ -1,4 +1,4 @@
-"""Where a check runs, and the line that it prints."""
+"""The device that a check runs on, and the line that it prints."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show, without vLLM: kernels in bfloat16, memory, the 8-bit optimizer, and our own command."""
+"""GPU checks without vLLM: kernels in bfloat16, memory, the 8-bit optimizer, and our own command."""
 
 import json
 import os

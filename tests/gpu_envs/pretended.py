@@ -73,7 +73,7 @@ def h100() -> Any:
 
 
 def engine_config(keywords: dict[str, Any]) -> Any:
-    """What vLLM makes of the keywords of an engine; it raises `ValueError` where it does not admit them."""
+    """Return vLLM's configuration for an engine's keywords; it raises `ValueError` where it does not admit them."""
     from vllm.engine.arg_utils import EngineArgs
     from vllm.usage.usage_lib import UsageContext
 

@@ -29,7 +29,7 @@ from arc_refinery.cli import main
 from arc_refinery.training import grpo
 from arc_refinery.training.adapters import write_adapter
 
-torch.version.cuda = None  # else 16-bit weights are refused where there is no GPU
+torch.version.cuda = None  # otherwise 16-bit weights are refused without a GPU
 seen: dict[str, Any] = {"n_loads": 0, "n_syncs": 0, "params": {}}
 
 

@@ -139,7 +139,7 @@ def with_two_gpus(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
         "nvmlDeviceGetHandleByUUID": by_uuid,
-        "nvmlDeviceGetIndex": lambda handle: handle[1],  # of a MIG instance: in its GPU
+        "nvmlDeviceGetIndex": lambda handle: handle[1],  # index of a MIG instance within its GPU
         "nvmlDeviceGetHandleByIndex": by_index,
         "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, handle[1]),
     }

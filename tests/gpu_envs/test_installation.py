@@ -16,7 +16,7 @@ import pytest
 from checkout import ROOT
 
 OURS = "arc_refinery"
-UV = ROOT / ".venv/bin/uv"  # of the default environment, which makes the others
+UV = ROOT / ".venv/bin/uv"  # the default environment makes the others
 
 
 @pytest.mark.parametrize("package", ["torch", "transformers", "peft", "trl", "bitsandbytes", "vllm"])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from arc_refinery.doctor.stages import EIGHT_BIT_RANK
 
-WIDTH = 128  # of the embedded model
+WIDTH = 128  # the embedded model's
 
 
 def weights() -> Tensor:

@@ -1,4 +1,4 @@
-"""Where hostile programs meet the sandbox: good programs around them, and a look at what they leave behind."""
+"""Meeting of hostile programs and the sandbox: good programs around them, and a look at what they leave behind."""
 
 import ctypes
 import os

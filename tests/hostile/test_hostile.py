@@ -474,7 +474,7 @@ def test_signals(attack: Attack, bystander: psutil.Process) -> None:
     server = arena.servers()[0].pid
     sends = [
         *(f"os.kill({pid}, signal.SIG{name})" for pid in (server, bystander.pid) for name in ("KILL", "STOP", "TERM")),
-        f"os.kill({os.getpid()}, signal.SIGCONT)",  # of the caller and of everybody: harmless ones, for our own sake
+        f"os.kill({os.getpid()}, signal.SIGCONT)",  # harmless signals, to the caller and to everybody
         "os.kill(-1, signal.SIGCONT)",
         f"os.killpg({server}, signal.SIGKILL)",
         "os.kill(0, signal.SIGKILL)",

@@ -1,4 +1,4 @@
-"""The tool `python`: what a model can try in it, and that an episode with state is no way out of the sandbox."""
+"""The tool `python`: its use by a model, and that an episode with state is not a way out of the sandbox."""
 
 from pathlib import Path
 

@@ -65,7 +65,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def seconds_to_live(family: Sequence[psutil.Process], patience: float) -> float:
-    """How long it takes from now until none of them lives."""
+    """Seconds from now until all of them have ended."""
     start = time.monotonic()
     while any(map(lives, family)) and time.monotonic() < start + patience:
         time.sleep(0.002)
@@ -180,7 +180,7 @@ def test_a_stopped_server_is_given_up(mode: str, monkeypatch: pytest.MonkeyPatch
             server.suspend()
         outcomes = arena.outcomes_of(executor, [f"{arena.GOOD}\n# {i}" for i in range(3)])
         assert [(outcome.error, outcome.outputs[0].tolist()) for outcome in outcomes] == [("", [[2, 1]])] * 3
-        # Of two stopped servers, the second one may have been handed nothing that the other did not take back.
+        # Two servers are stopped: the second one may have been handed nothing that the other did not take back.
         assert any(not lives(server) for server in stopped)
         for server in stopped:
             with suppress(psutil.NoSuchProcess):

@@ -50,7 +50,7 @@ def graded(executors: tuple[Executor, Executor], program: str, question: Questio
 
 
 def naive(program: str, question: Question) -> bool:
-    """Whether a program passes where asserts are run behind it."""
+    """Return whether a program passes where asserts are run behind it."""
     assert question.asserts is not None
     source = "\n".join([*question.asserts.imports, question.asserts.setup, program, *question.asserts.statements])
     return subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=20).returncode == 0
@@ -254,7 +254,7 @@ def f(n):
 """
 HIDDEN = "assert f(3) == 'needle-48151623'"
 NEEDLE = "def f(n): return 'needle-' + str(2 * 24075811 + 1)"
-# Of many lengths, for what is freed stays until something of the same length is in its place.
+# Many lengths, because freed memory stays until something of the same length takes its place.
 ASKED = [question(f"{HIDDEN} or f(3) == '{'x' * size}'", reference=NEEDLE) for size in range(10, 3000, 50)]
 WRONG = ["def f(n): return 0"] * len(ASKED)
 

@@ -22,7 +22,7 @@ ALLOWED: dict[str, set[Any]] = {
     "system": TEXTS,
     "stop_token": TEXTS - {""},
     "max_steps": {-1},  # no limit
-    "weight": {-1, 1e-300},  # of a reward: a penalty
+    "weight": {-1, 1e-300},  # weight of a reward: a penalty
     "frequency_penalty": {-1},
     "requirements": {""},  # none
     "venv": {""},

@@ -81,7 +81,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, float]]]:
-    """How sampling with a model, or an adapter, is refused; or what it gives."""
+    """Return how sampling with a model or an adapter is refused, or its completions."""
     output = folder.parent / "out"
     shutil.rmtree(output, ignore_errors=True)
     model = folder if folder.name == "model" else TINY

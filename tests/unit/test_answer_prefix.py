@@ -1,4 +1,4 @@
-"""What a model's answers begin with, on its way: prompt, completion, second turn, training."""
+"""The beginning of a model's answers on its way: prompt, completion, second turn, training."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ def test_the_completion_begins_with_it_and_holds_the_whole_program(attempts: lis
         assert attempt.completion.startswith(PREFIX)
         assert attempt.completion.count(PREFIX) == 1
         assert str(extract_code(attempt.completion)).startswith("from common import *\n\ndef transform(grid):")
-        assert attempt.n_tokens <= 16  # of what was sampled
+        assert attempt.n_tokens <= 16  # sampled tokens alone
 
 
 def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer: Renderer, prompt: Prompt):

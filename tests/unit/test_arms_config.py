@@ -1,4 +1,4 @@
-"""What the arms of a config stand for: models, adapters, seeds, and which of them are compared."""
+"""Meaning of a config's arms: models, adapters, seeds, and which of them are compared."""
 
 import re
 from typing import Any

@@ -29,7 +29,7 @@ def draws() -> list[Augmentation]:
 
 
 def by_lists(augmentation: Augmentation, grid: Grid) -> list[list[int]]:
-    """What `apply` promises, with plain lists: transpose, turn counter-clockwise, rename."""
+    """Do what `apply` promises, with plain lists: transpose, turn counter-clockwise, rename."""
     rows = grid.tolist()
     if augmentation.transpose:
         rows = list(zip(*rows, strict=True))

@@ -1,4 +1,4 @@
-"""What programs may rely on when they do `from common import *`.
+"""Functions that programs may rely on when they do `from common import *`.
 
 Expected values were worked out by hand or printed by the published library; random ones are its draws for that seed.
 Grids are written by columns, the way the library indexes them: `g("110 022")[0]` is 1, 1, 0.

@@ -11,7 +11,7 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records import RecordError
 from arc_refinery.refining.graded import read_graded
 
-TASKS = "edcba"  # of shards 0, 1, 2, 0, 1
+TASKS = "edcba"  # in shards 0, 1, 2, 0, 1
 
 
 def names(paths: Iterable[Path]) -> list[str]:

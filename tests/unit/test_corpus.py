@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # they import torch
     from pretraining.corpus import Batch, Corpus
 
 BATCH_TOKENS = 2048
-LAST = 95  # of 100 chunks: the last stage of a curriculum
+LAST = 95  # one of 100 chunks, in the last stage of a curriculum
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def pairs_shown(text: str) -> list[tuple[list[list[int]], list[list[int]]]]:
 
 
 def given_by(answer: str, grid: list[list[int]]) -> list[list[int]] | None:
-    """What the program of an answer returns; None if it raises."""
+    """Return the output of an answer's program, or None if it raises."""
     program = answer.removeprefix("```python").partition("```")[0]
     namespace: dict[str, Any] = {}
     exec(program.replace("from common import", "from arc_refinery.barc.common import"), namespace)

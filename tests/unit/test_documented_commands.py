@@ -23,7 +23,7 @@ FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINE = re.compile(rf"^(?:\$ )?((?:{PROGRAMS}) .*)")
 RULE = re.compile(r"^\s*(?:rule|use rule \w+ as) (\w+)", re.MULTILINE)
 NAMES = {*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)}
-OPEN = re.compile(r"[<{…]")  # stands for something: results/<experiment>, {path}
+OPEN = re.compile(r"[<{…]")  # a placeholder: results/<experiment>, {path}
 
 
 def texts() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A job ends with the Snakemake that started it, although a shell lies between them."""
+"""A job ends with the Snakemake that started it, although a shell is between them."""
 
 import os
 import signal

@@ -220,7 +220,7 @@ def test_cells_of_the_largest_grids_are_ten_pixels_wide(tmp_path: Path):
     pictures.draw(task, {"first": Execution((large,), "", "")}, tmp_path / "t.png")
     pixels: np.ndarray = matplotlib.image.imread(tmp_path / "t.png")[:, :, :3]
     blue = np.abs(pixels - np.array([0x00, 0x74, 0xD9]) / 255).max(axis=2) < 0.02
-    rows = np.flatnonzero(blue[: len(blue) // 3].any(axis=1))  # of the input alone
+    rows = np.flatnonzero(blue[: len(blue) // 3].any(axis=1))  # the input alone
     assert 8 <= len(rows) <= 11  # less the lines between cells
 
 

@@ -43,7 +43,7 @@ def pair_key(pair: Pair) -> tuple[tuple[tuple[int, ...], bytes], ...]:
 
 
 def program_text(problem: Problem) -> str:
-    """What stands between `def main` and its return."""
+    """The code between `def main` and its return."""
     match = re.search(r"def main\(grid\):\n(.*?)\n    return grid\n", problem.source, re.DOTALL)
     assert match
     return match[1]

@@ -452,7 +452,7 @@ def test_sampling_by_transformers_takes_a_batch_or_the_longest_prompt():
         experiment = changed("multi-turn-rl", model__backend="transformers", **changes)
         return next(count.items for count in counts(experiment) if count.job == "sample")
 
-    assert sampling()["KV cache of 32,768 tokens"] == 4 * 2**30  # of 128 KiB
+    assert sampling()["KV cache of 32,768 tokens"] == 4 * 2**30  # 128 KiB per token
     # 8 completions of 8,000 tokens, one of which the window holds beside the prompt
     longer = sampling(model__window=20_000, sampling__max_output_tokens=8000)
     assert longer["KV cache of 76,000 tokens"] == 76_000 * 131072

@@ -161,7 +161,7 @@ def test_a_program_answers_hidden_pairs_too(executor: Executor) -> None:
     )
     assert [grid.tolist() for grid in with_hidden.test_outputs[2:]] == [[[2, 2]], [[3, 3]]]
     assert (without.test_correct_grids, with_hidden.test_correct_grids) == (1.0, 3 / 4)
-    assert with_hidden.fingerprint == without.fingerprint  # of what the prompt shows: parents are chosen by it
+    assert with_hidden.fingerprint == without.fingerprint  # it covers what the prompt shows: parents are chosen by it
 
 
 def test_hidden_pairs_are_executed_in_the_form_of_the_prompt(executor: Executor) -> None:

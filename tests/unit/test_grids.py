@@ -1,4 +1,4 @@
-"""What counts as a grid, what the message says where something is none, and what a fingerprint tells apart."""
+"""Checks of grids, their messages, and the differences that a fingerprint sees."""
 
 from typing import Any
 

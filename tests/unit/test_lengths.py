@@ -52,7 +52,7 @@ def test_turns_of_one_file_are_told_apart_even_where_all_of_one_were_dropped(tmp
 
 
 def test_percentiles_are_lengths_that_so_many_percent_do_not_exceed():
-    # of 1..40: 20 prompts are <= 20, 38 <= 38, and 99 % of 40 = 39.6 takes all 40
+    # lengths 1..40: 20 prompts are <= 20, 38 <= 38, and 99 % of 40 = 39.6 takes all 40
     row = lengths_table([lengths_of(*range(1, 41))], 1024).iloc[0]
     assert (row["n"], row["median"], row["p95"], row["p99"], row["max"]) == (40, 20, 38, 40, 40)
 

@@ -106,7 +106,7 @@ def test_training_libraries_take_every_keyword(name: str, tmp_path: Path, monkey
     }
     for keywords in KEYWORDS[name]:
         assert keywords.keys() <= named
-        if keywords.get("use_cpu", True):  # the others refuse where there is no GPU
+        if keywords.get("use_cpu", True):  # the others refuse without a GPU
             taken(**keywords)
 
 
@@ -184,7 +184,7 @@ def test_vllm_keeps_its_weights_while_it_sleeps(monkeypatch: pytest.MonkeyPatch)
     inspect.signature(LLM.wake_up).bind(object(), tags=["weights"])
     monkeypatch.setattr(LLM, "sleep", lambda _, level: levels.append(level))
     Engine.sleep(object.__new__(Engine), level=2)  # as TRL calls it
-    assert levels == [1]  # of level 2, TRL would have to send them again
+    assert levels == [1]  # after level 2, TRL would have to send the weights again
 
 
 def test_trl_wakes_vllm_before_the_adapter_is_loaded_and_lets_it_sleep_after_sampling(monkeypatch: pytest.MonkeyPatch):
@@ -322,7 +322,7 @@ def test_every_command_sets_them_before_anything_imports_vllm():
 
 # methods and attributes of TRL
 
-# What stands for an object of TRL's in our modules: its trainer, or its copy of the weights in vLLM
+# Names of TRL's objects in our modules: its trainer, or its copy of the weights in vLLM
 TRAINER, GENERATION_OF_TRL = "GRPOTrainer", "generation.vllm_generation.VLLMGeneration"
 OWNERS = {
     "training/trainer.py": {"self": TRAINER, "super()": TRAINER, "self.vllm_generation": GENERATION_OF_TRL},

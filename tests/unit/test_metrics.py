@@ -1,4 +1,4 @@
-"""How good grids are: the pixel score by hand and against a direct loop over all placements."""
+"""Scores of grids: the pixel score by hand and against a direct loop over all placements."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_crossing_shapes_count_by_the_longer_side_of_each():
     # 2x4 across 4x2: 4x4. The tall grid's top half matches columns 1 and 2: four cells
     wide = as_grid([[1, 2, 3, 4], [5, 6, 7, 8]])
     assert pixel_score(wide, as_grid([[2, 3], [6, 7], [9, 9], [9, 9]])) == 4 / 16
-    # its bottom half matches the last two columns when the wide grid lies two rows lower
+    # its bottom half matches the last two columns when the wide grid is two rows lower
     assert pixel_score(wide, as_grid([[9, 9], [9, 9], [3, 4], [7, 8]])) == 4 / 16
     assert pixel_score(as_grid([[9, 9], [9, 9], [3, 4], [7, 8]]), wide) == 4 / 16
 

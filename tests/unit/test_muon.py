@@ -47,7 +47,7 @@ def quintic(value: float) -> float:
 
 
 def stepped(weight: Tensor, gradient: Tensor, lr: float) -> Tensor:
-    """How far one step moves the weight."""
+    """Return the distance that one step moves the weight."""
     parameter = torch.nn.Parameter(weight.clone())
     parameter.grad = gradient.clone()
     Muon([parameter], lr=lr).step()

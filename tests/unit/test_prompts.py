@@ -1,4 +1,4 @@
-"""What the model reads, to the character, and which program is taken out of what it writes."""
+"""Prompts, to the character, and the program that is taken out of an answer."""
 
 import json
 from dataclasses import asdict, replace

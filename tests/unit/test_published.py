@@ -9,7 +9,7 @@ from messages import Wording
 from arc_refinery.refining.report import published
 from arc_refinery.refining.report.published import Published, tasks_needed, unpaired
 
-Z = 1.959963984540054  # of 95 %, two-sided
+Z = 1.959963984540054  # 95 %, two-sided
 
 
 def test_shares_are_those_of_65_64_and_71_of_400_tasks():

@@ -1,4 +1,4 @@
-"""Command lines of the published scripts go on working after `arc-refinery sample` and `arc-refinery train`."""
+"""Command lines of the published scripts still work after `arc-refinery sample` and `arc-refinery train`."""
 
 import gzip
 import json
@@ -88,7 +88,7 @@ MODEL = "data/Llama-3.1-ARC-Potpourri-Induction-8B"
 
 
 def words(line: str) -> list[str]:
-    """What follows the script's name, as a shell passes it on."""
+    """Arguments after the script's name, as a shell passes them on."""
     return shlex.split(Template(line).substitute(VARIABLES))[2:]
 
 

@@ -322,7 +322,7 @@ def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str
 
 
 def test_what_became_of_attempts_and_which_tasks_were_won(folder: Path, text: str):
-    # of refine-trained's six refining attempts on a, b, c two are right
+    # two of refine-trained's six refining attempts on a, b, c are right
     correct = cells(text, "correct", "share of attempts")
     assert correct["turn 2 × 2 of `refine-trained` (trained) |"].startswith("33.3 % [")
     for kind in ("TypeError", "KeyError"):

@@ -221,7 +221,7 @@ def test_the_sum_of_terms_equals_the_formula_bit_for_bit(
 
 
 def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor) -> None:
-    ids = [[7] * 8, [1, 3, 4, 5, END]]  # of five 4-grams of the first, four repeat; it has no end
+    ids = [[7] * 8, [1, 3, 4, 5, END]]  # four of the first one's five 4-grams repeat; it has no end
     terms = [ARC_V2, {"reward": "repetition", "weight": -2.0}, {"reward": "truncation", "weight": -3.0}]
     earned, metrics = score(executor, [ADDS_ONE, ADDS_ONE], prompt(PLUS_ONE, "?"), ids, rewards=terms)
     assert earned == [pytest.approx(10 - 2 * 4 / 5 - 3), 10.0]

@@ -42,7 +42,7 @@ def run(executor: Executor, source: str, inputs: tuple[Grid, ...] = (ONE, TWO)) 
 
 
 def value(executor: Executor, expression: str, setup: str = "") -> str:
-    """What an expression is inside the sandbox, carried out by an error message."""
+    """Return an expression's value inside the sandbox, carried out by an error message."""
     return run(executor, f"{setup}\nraise ValueError(repr({expression}))").error_message
 
 

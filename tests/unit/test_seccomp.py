@@ -19,7 +19,7 @@ HEADERS = {
 # linux/elf-em.h and linux/audit.h: the ELF machine, 64 bits, little endian
 ELF_MACHINE = {"x86_64": 62, "aarch64": 183}
 IS_64_BIT, IS_LITTLE_ENDIAN = 0x80000000, 0x40000000
-OTHER_TABLES = [0x40000003, 0x40000028]  # of 32-bit programs on x86 and on ARM
+OTHER_TABLES = [0x40000003, 0x40000028]  # 32-bit programs on x86 and on ARM
 
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 REFUSE, UNKNOWN = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS

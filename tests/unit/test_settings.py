@@ -86,7 +86,7 @@ READ_BY = {
 
 
 class Given(NamedTuple):
-    """What an experiment gives to others."""
+    """Commands of an experiment and their words."""
 
     jobs: dict[str, Command]  # by stage
     params: dict[str, list[str]]
@@ -203,7 +203,7 @@ READ_IN_TRAINING = {
 
 
 def keywords(training: Optimizer) -> dict[str, Any]:
-    """What TRL is given for a training on a GPU."""
+    """Return TRL's arguments for a training on a GPU."""
     if isinstance(training, Imitation):
         return library_arguments.sft_settings(MODEL, training, 0, Path("work"), on_gpu=True)
     assert isinstance(training, PolicyGradient)

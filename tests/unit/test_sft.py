@@ -269,7 +269,7 @@ def test_checkpoints_of_other_rows_are_not_taken_up(rows: list[SftRow], undistur
 def test_measurements_have_a_line_a_step(rows: list[SftRow], tmp_path: Path):
     measured = tmp_path / "logs/measured.jsonl"
     measured.parent.mkdir()
-    measured.write_text('{"step": 9}\n')  # of another training: one from the beginning does not add to it
+    measured.write_text('{"step": 9}\n')  # another training's log: one from the beginning does not add to it
     train(rows, tmp_path, TRAINING.model_copy(update={"max_steps": 2}), measurements=measured)
     lines = [json.loads(line) for line in measured.read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]

@@ -1,4 +1,4 @@
-"""What the pinned Slurm plugin asks for, where docs/cluster.md depends on it; tests/cluster has a real Slurm."""
+"""Requests of the pinned Slurm plugin, where docs/cluster.md depends on it; tests/cluster has a real Slurm."""
 
 import os
 from types import SimpleNamespace

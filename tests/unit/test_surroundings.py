@@ -1,4 +1,4 @@
-"""What the self-check reads of a machine, from files as kernels write them."""
+"""Limits that the self-check reads, from files as kernels write them."""
 
 import os
 import platform
@@ -49,7 +49,7 @@ def test_limits_of_the_word_max_are_none(version_2: Path):
 
 @pytest.mark.parametrize(("megabytes", "is_enough"), [(1024, True), (1023, False)])
 def test_a_cgroup_must_hold_all_programs_at_once(version_2: Path, megabytes: int, is_enough: bool):
-    put(version_2, "sys/fs/cgroup/user/memory.max", f"{megabytes * MB}\n")  # of the outer one
+    put(version_2, "sys/fs/cgroup/user/memory.max", f"{megabytes * MB}\n")  # limit of the outer cgroup
     put(version_2, "sys/fs/cgroup/user/job/memory.max", f"{4096 * MB}\n")
     expected = Trial("memory of the cgroup", is_enough, f"{megabytes} MB for 2 programs of 512 MB")
     assert rows(version_2)["memory of the cgroup"] == expected

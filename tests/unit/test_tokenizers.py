@@ -188,9 +188,7 @@ def test_answers_in_templates_of_other_models_end(template: str):
     [
         {"generation_config": {"eos_token_id": [130, 131]}},
         {"generation_config": {"eos_token_id": 131}},
-        {
-            "config": {"model_type": "llama", "eos_token_id": [130, 131]}
-        },  # read where there is no generation_config.json
+        {"config": {"model_type": "llama", "eos_token_id": [130, 131]}},  # read without a generation_config.json
     ],
 )
 def test_answers_may_end_with_a_token_that_only_the_model_names(tmp_path: Path, settings: dict[str, Any]):

@@ -49,11 +49,11 @@ from arc_refinery.tool_use.grading.rewards import exact_match, grade_episodes, g
         ("#### 3/4", "3/4"),
         ("#### 3/4 cup", "3/4"),
         ("#### 2 1/2 hours", "5/2"),
-        # a division that is left to be done is no answer, nor is one by zero
+        # an unfinished division is not an answer, nor is one by zero
         ("#### 48/4", None),
         ("#### 36/8", None),
         ("#### 5/0", None),
-        # what is no number, or not one
+        # not a number, or more than one
         ("#### none", None),
         ("####", None),
         ("#### H2O", None),
@@ -142,10 +142,10 @@ from arc_refinery.tool_use.grading.rewards import exact_match, grade_episodes, g
         (r"\boxed{1} #### 2", "2"),
         (r"The answer is 1: \boxed{2}", "2"),
         ("the answer is 1, no, the answer is 2", "2"),
-        # a mark without a number is no answer
+        # a mark without a number is not an answer
         ("it is 7\n#### seven", None),
         ("it is 7\n####", "7"),  # nothing is marked
-        # a heading is no mark
+        # a heading is not a mark
         ("#### Step 4: Compute 9 * 2\n9 * 2 = 18\nThe answer is 18.", "18"),
         ("#### Step 2: Add\nSo it is 18.", "18"),
         ("#### Final Answer\n\\boxed{18}", "18"),
@@ -338,7 +338,7 @@ NUMBER = make_question(reference="42")
         ("<think>\n#### 41\n</think>\n\n#### 42<|im_end|>", 1.0),
         ("<think>\n#### 42\n</think>\n\n#### 41", 0.0),
         ("<think>\n#### 42", 0.0),  # the thinking has not ended
-        ('#### 42\n<tool_call>\n{"name": "calculator"}\n</tool_call>', 0.0),  # a turn that calls is no answer
+        ('#### 42\n<tool_call>\n{"name": "calculator"}\n</tool_call>', 0.0),  # a turn that calls is not an answer
     ],
 )
 def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):

@@ -1,4 +1,4 @@
-"""What of an assert the candidate computes, and what is checked where it has never been."""
+"""The part of an assert that the candidate computes, and the check that it never reaches."""
 
 import re
 

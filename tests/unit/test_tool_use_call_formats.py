@@ -104,7 +104,7 @@ def random_value(kind: str, rng: random.Random) -> Any:
 
 
 def is_ambiguous(arguments: dict[str, Any]) -> bool:
-    """Whether a value has text that also ends a value of qwen-xml."""
+    """Return whether a value has text that also ends a value of qwen-xml."""
     texts = [json.dumps(value, ensure_ascii=False) for value in arguments.values()]
     return any("</parameter>" in text and any(end in text for end in ENDS_OF_VALUES) for text in texts)
 

@@ -37,7 +37,7 @@ LLAMA_CALLS = (
 class Case(NamedTuple):
     template: str
     thinking: bool
-    header: str  # of a turn, up to where the model writes
+    header: str  # beginning of a turn, up to where the model writes
     calls: tuple[str, ...]
     ends: tuple[str, ...]
 

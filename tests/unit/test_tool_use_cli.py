@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
-    """What the command line exits with: a code, or a message and code 1."""
+    """Return the command line's exit: a code, or a message and code 1."""
     monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
     with pytest.raises(SystemExit) as ended:
         cli.main()

@@ -56,7 +56,7 @@ def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Word
     assert title == f"`{demo}:trained` − `{demo}:untrained`"
     test = ttest_1samp(np.subtract(TRAINED, UNTRAINED), 0)
     low, high = (100 * end for end in test.confidence_interval())
-    error = 100 * np.std(np.subtract(TRAINED, UNTRAINED), ddof=1) / 2  # of 4 questions
+    error = 100 * np.std(np.subtract(TRAINED, UNTRAINED), ddof=1) / 2  # 4 questions
     assert rows == [
         "87.5 %",
         "43.8 %",
@@ -75,7 +75,7 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
     questions = [QUESTIONS[3], QUESTIONS[0], replace(QUESTIONS[1], question_id="sums/9")]
     other = another(tmp_path / "elsewhere", questions)
     text = compared(demo, other)
-    ((title, *rows),) = cells(text)  # of the arms, `untrained` alone is in both
+    ((title, *rows),) = cells(text)  # `untrained` is the only arm in both
     assert re.fullmatch(r"`\S*by-hand:untrained` − `\S*other:untrained`", title)
     # questions 0 and 3: 0.5 and 0.25 against 1 and 1
     assert rows[:3] == ["37.5 %", "100.0 %", "-62.5"]

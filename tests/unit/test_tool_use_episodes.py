@@ -1,4 +1,4 @@
-"""How episodes go, with turns that were written beforehand: what is added to them, what ends them, which ids stay."""
+"""Episodes with turns that were written beforehand: what is added to them, what ends them, which ids stay."""
 
 import random
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def call(expression: str) -> str:
 
 
 def told(*results: str) -> str:
-    """What Qwen3's template puts between a turn's end and the next turn."""
+    """The text that Qwen3's template puts between a turn's end and the next turn."""
     blocks = "".join(f"\n<tool_response>\n{result}\n</tool_response>" for result in results)
     return f"\n<|im_start|>user{blocks}<|im_end|>\n<|im_start|>assistant\n"
 
@@ -271,7 +271,7 @@ LARGE: dict[str, Any] = {"max_turn_tokens": 500, "max_episode_tokens": 1000}
 
 
 def test_each_context_is_the_prompt_and_all_ids_so_far(renderer: ToolRenderer):
-    """Of three episodes; one ends after each round, and the others go on with their own."""
+    """Three episodes: one ends after each round, and the others continue with their own."""
     ids = [renderer.ids(call(f"{number}+1") + END) for number in range(3)]
     answer = renderer.ids(ANSWER)
     episodes = [Rollout(renderer.ids(renderer.prompt(f"{n} hats?")), Toolbox(("calculator",))) for n in range(3)]
@@ -332,4 +332,4 @@ def test_no_ids_raise_and_every_episode_ends_inside_its_limits(renderer: ToolRen
     assert {episode.ending for episode in episodes} == {"answer", "truncated", "tokens", "calls"}
     for episode in episodes:
         assert len(episode.mask) == len(episode.completion_ids) <= 600
-        assert episode.mask[-1] == 1  # nothing stands after what the model wrote last
+        assert episode.mask[-1] == 1  # nothing follows what the model wrote last

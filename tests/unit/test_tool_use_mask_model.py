@@ -124,7 +124,7 @@ def trainer_of(
 
 
 def step(trainer: Any, first: int, n_prompts: int) -> dict[str, torch.Tensor]:
-    """What TRL makes of the prompts from `first` on: its input to the loss."""
+    """TRL's input to the loss, made of the prompts from `first` on."""
     rows = trainer.train_dataset.select(range(first, first + n_prompts))
     scored: dict[str, torch.Tensor] = trainer._generate_and_score_completions(
         [row for row in rows for _ in range(TRAINING.num_generations)]

@@ -1,4 +1,4 @@
-"""What the chat template puts around what the model writes: texts by hand, and Qwen3's own rendering of the whole."""
+"""The chat template's text around what the model writes: texts by hand, and Qwen3's own rendering of the whole."""
 
 import json
 from collections.abc import Callable
@@ -206,7 +206,7 @@ def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str
         ),
         # nothing of the assistant is ever shown
         ("<|im_start|>{{ messages[0].content }}<|im_end|>", "does not write a turn after"),
-        # no stop token stands behind a turn
+        # no stop token follows a turn
         ("{% for m in messages %}{{ m.content }}{% endfor %}", "does not write a turn after"),
     ],
 )

@@ -84,7 +84,7 @@ def text(results: Path) -> str:
 
 
 def table(text: str, head: str) -> dict[str, list[str]]:
-    """Cells of the first table whose header has a word, by what stands in their first column."""
+    """Cells of the first table whose header has a word, by their first column."""
     lines = iter(text.splitlines())
     header = next(line for line in lines if line.startswith("|") and head in line)
     rows = [header, *itertools.takewhile(lambda line: line.startswith("|"), lines)]

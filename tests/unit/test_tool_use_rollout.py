@@ -47,7 +47,7 @@ def setup() -> Iterator[EpisodeSettings]:
             files_hash="",
             n_predictions=2,
             questions_per_batch=2,
-            seed=1,  # one with an episode that calls the calculator and goes on
+            seed=1,  # with it, an episode calls the calculator and continues
         )
 
 
@@ -74,7 +74,7 @@ def output(progress_of_two: bytes, tmp_path: Path) -> Path:
 
 
 def fails_at(question: Question) -> Callable[[Question], Toolbox]:
-    """What opens toolboxes until it comes to a question."""
+    """Return a function that opens toolboxes until it comes to a question."""
 
     def toolbox(opened_for: Question) -> Toolbox:
         if opened_for == question:
@@ -110,7 +110,7 @@ def test_each_question_draws_from_its_own_stream(setup: EpisodeSettings, tmp_pat
     assert batches[0] != batches[1]
 
 
-@pytest.mark.parametrize("n_shards", [3, 5])  # of four batches: two in one shard; none in one shard
+@pytest.mark.parametrize("n_shards", [3, 5])  # four batches: two in one shard; none in one shard
 def test_shards_give_the_same_episodes(
     setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path, n_shards: int
 ):

@@ -42,7 +42,7 @@ def answer(tools: Toolbox, turn: ParsedTurn) -> list[CallResult]:
 
 
 def call(tools: Toolbox, written: str) -> CallResult:
-    """The result of what stands between the tags of a call."""
+    """The result of the text between the tags of a call."""
     (result,) = answer(tools, ParsedTurn("", "", (WrittenCall(written, True),)))
     return result
 
@@ -385,7 +385,7 @@ def test_a_long_list_of_files_is_cut(tools: Toolbox, folder: Path):
     assert text.endswith("18, 19 and 12 more")
 
 
-# ---- what no result contains ----
+# ---- texts that no result contains ----
 
 
 @pytest.mark.parametrize(

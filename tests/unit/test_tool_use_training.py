@@ -85,7 +85,7 @@ def test_rewards_and_figures_of_a_step():
     }
     assert (logged["share/solved"], logged["share/truncated"]) == (2 / 4, 2 / 4)
     assert logged["share/zero_variance"] == 1.0
-    # of what was sampled alone: 1111 and 1234; 12 and 1112
+    # sampled tokens alone: 1111 and 1234; 12 and 1112
     assert logged["unique_tokens/finished"] == pytest.approx((1 / 4 + 4 / 4) / 2)
     assert logged["unique_tokens/truncated"] == pytest.approx((2 / 2 + 2 / 4) / 2)
 

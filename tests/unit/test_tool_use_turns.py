@@ -106,7 +106,7 @@ FUNCTION = "<function=f>\n<parameter=x>\n1\n</parameter>\n</function>"
 def test_a_complete_call_ends_a_thought_in_each_format(name: str, call: str, body: str):
     assert parse_turn(f"<think>\nHm.\n{call}", FORMATS[name]) == ParsedTurn("Hm.", "", (WrittenCall(body),))
     twice = ParsedTurn("Hm.", "", (WrittenCall(body), WrittenCall(body)))
-    if not call.startswith("<function"):  # of which only the first may lack its tag
+    if not call.startswith("<function"):  # only the first may lack its tag
         assert parse_turn(f"<think>\nHm.\n{call}\n{call}", FORMATS[name]) == twice
     closed = parse_turn(f"<think>\nHm.\n{call}\n</think>\n6", FORMATS[name])
     assert (closed.text, closed.calls) == ("6", ())

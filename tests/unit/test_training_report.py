@@ -1,4 +1,4 @@
-"""How the report tells a training: from its log, made by hand, to sentences, tables and pictures."""
+"""The report on a training: from a log, made by hand, to sentences, tables and pictures."""
 
 import json
 import re
@@ -271,7 +271,7 @@ def test_each_term_of_the_reward_has_a_row_after_the_reward(tmp_path: Path):
     ]
     rows = training.training_table(read_log(written(tmp_path / "training.jsonl", entries))).splitlines()[2:]
     assert [row.strip("| ").split(" | ") for row in rows] == [
-        ["mean reward", "0.150", "1.950"],  # of steps 1 and 2, and of 19 and 20
+        ["mean reward", "0.150", "1.950"],  # means of steps 1 and 2, and of 19 and 20
         ["reward term `correct`", "0.075", "0.975"],
         ["reward term `score`", "0.500", "0.500"],
         ["KL from the start (nats/token)", "0.100", "0.100"],

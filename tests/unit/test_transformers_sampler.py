@@ -64,7 +64,7 @@ def decoded_otherwise(**changes: Any) -> TransformersSampler:
 
 
 def greedy(network: Any, tokenizer: Any, prompt: Prompt) -> str:
-    """What `generate` of transformers writes."""
+    """A completion by `generate` of transformers."""
     ids = torch.tensor([tokenizer(prompt.text, add_special_tokens=False)["input_ids"]])
     settings = {
         "attention_mask": torch.ones_like(ids),

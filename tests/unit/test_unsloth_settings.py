@@ -1,4 +1,4 @@
-"""What is refused of Unsloth before anything is loaded. Training through it: tests/unsloth_cpu/."""
+"""Settings of Unsloth that are refused before anything is loaded. Training through it: tests/unsloth_cpu/."""
 
 import importlib
 from importlib.util import find_spec

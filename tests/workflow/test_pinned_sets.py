@@ -23,7 +23,7 @@ def pins(*files: Path) -> set[str]:
 
 
 def compile_pins(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """What uv makes of requirement files; it fails where a pin is gone or two contradict each other."""
+    """Pins that uv resolves from requirement files; it fails where a pin is gone or two contradict each other."""
     target = ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28"]
     plain = ["--no-header", "--no-annotate", "--quiet"]
     command = [sys.executable, "-m", "uv", "pip", "compile", *target, *plain, *map(str, arguments)]
@@ -63,7 +63,7 @@ def test_unsloth_without_a_gpu_resolves() -> None:
     assert done.returncode == 0, done.stderr
     resolved, pinned = set(done.stdout.split()), pins(ENVS / "unsloth-cpu.txt")
     assert pinned <= resolved
-    assert {pin for pin in resolved - pinned if not pin.startswith(("cuda-", "nvidia-"))} == set()  # of PyPI's torch
+    assert {pin for pin in resolved - pinned if not pin.startswith(("cuda-", "nvidia-"))} == set()  # for torch
 
 
 def test_a_pin_that_contradicts_the_others_does_not_resolve(tmp_path: Path) -> None:

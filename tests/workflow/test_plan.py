@@ -1,4 +1,4 @@
-"""What Snakemake plans, and how it refuses a wrong configuration, before any job starts."""
+"""Snakemake's plans, and its refusals of a wrong configuration before any job starts."""
 
 import json
 from collections import Counter

@@ -45,6 +45,6 @@ def test_the_mean_with_the_weights_before_is_written(fresh: Checkout, tmp_path: 
     moved = 0.0
     for name, trained in weights["0"].items():
         expected = 0.25 * start[name].float() + 0.75 * trained.float()
-        torch.testing.assert_close(weights["0.25"][name].float(), expected, atol=1e-3, rtol=2e-3)  # of float16
+        torch.testing.assert_close(weights["0.25"][name].float(), expected, atol=1e-3, rtol=2e-3)  # float16
         moved = max(moved, float((trained.float() - start[name].float()).abs().max()))
     assert moved > 0.02, "the training changed too little to tell"

@@ -84,7 +84,7 @@ def test_an_edited_list_of_tasks_reruns_its_evaluation_set(finished: Checkout):
     planned = finished.planned("--configfile", SMALL)
     listed.write_text(content)
     os.utime(listed, ns=(written, written))
-    # of one set: the first turn, and two arms' second turns
+    # one set: the first turn, and two arms' second turns
     expected = {"evaluation_tasks": 1, "first_prompts": 1, "refining_prompts": 2, "sample": 3, "grade": 3}
     assert planned == {**expected, "overlap": 1, "report": 1, "machine_time": 1, "all": 1}  # no training
 

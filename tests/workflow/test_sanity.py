@@ -14,7 +14,7 @@ def test_the_reward_rises_with_a_proper_learning_rate_and_stays_flat_with_a_tiny
     done = fresh.snakemake("--cores", "2", "--configfile", CONFIG, "--quiet", "rules")
     assert done.returncode == 0, done.stdout + done.stderr
     proper, tiny = (rise_of_reward(fresh, run) for run in ("learning-rate-0.001", "learning-rate-1e-9"))
-    assert proper > 4  # of 10; means of 80 completions
+    assert proper > 4  # rewards are 10 at most, in means of 80 completions
     assert abs(tiny) < 1
     report = (fresh.folder / "results/one-task-sanity-cpu.md").read_text()
     assert "| `learning-rate-0.001` | 20 |" in report

@@ -56,7 +56,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def contents_of_files(folder: Path) -> dict[str, bytes]:
-    """Without the checkpoints of a training that goes on."""
+    """Contents of files, without the folders of checkpoints."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 

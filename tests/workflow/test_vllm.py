@@ -87,7 +87,7 @@ def test_both_backends_write_the_likeliest_program_token_for_token(
     ours = sample(tmp_path / "transformers", tasks, "transformers", *flags)
     theirs = sample(tmp_path / "vllm", tasks, "vllm", *flags, model=eager)
     assert_same(ours, theirs)
-    assert len({attempt.completion for attempt in ours}) > 10  # of 24 prompts
+    assert len({attempt.completion for attempt in ours}) > 10  # from 24 prompts
 
 
 def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(tmp_path: Path, tasks: Path) -> None:

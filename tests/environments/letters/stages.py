@@ -1,4 +1,4 @@
-"""What the shared rules `train` and `report` are given."""
+"""Stages of the shared rules `train` and `report`."""
 
 from arc_refinery.commands.stages import training_settings
 
