@@ -24,7 +24,7 @@ from arc_refinery.config import Experiment, Imitation, Line, ModelConfig, marked
 from arc_refinery.config.base import PROMPTS, run_and_step
 from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.config.inputs import fetched_folder, model_path
-from arc_refinery.config.rows import RowsSource
+from arc_refinery.config.sampling import RowsSource
 from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 

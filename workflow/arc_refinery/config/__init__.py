@@ -29,13 +29,10 @@ from arc_refinery.config.base import (
     explain,
     marked,
 )
-from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.experiment import Experiment, ModelNeeds, Needs, Resources
 from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.loading import KINDS, check_files, load_experiment, part, validate_experiment
-from arc_refinery.config.lora import Lengths, Lora, Optimizer, OptimizerName
-from arc_refinery.config.resources import ModelNeeds, Needs, Resources
+from arc_refinery.config.loading import KINDS, check_files, load_experiment, part, read_yaml, validate_experiment
+from arc_refinery.config.lora import Imitation, Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import Backend, Dtype, KvCacheDtype, Megabytes, ModelConfig, Sandbox, Seconds
-from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import Guard, GuardAction, Methods, check_weights
-from arc_refinery.config.yaml_files import read_yaml

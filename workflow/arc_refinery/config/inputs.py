@@ -6,8 +6,7 @@ from typing import Any
 from arc_refinery.config.arms import Compared
 from arc_refinery.config.base import ConfigError, run_and_step
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.rows import RowsSource
-from arc_refinery.config.sampling import ModelConfig
+from arc_refinery.config.sampling import ModelConfig, RowsSource
 from arc_refinery.models import hub
 from arc_refinery.models.hub import Download
 

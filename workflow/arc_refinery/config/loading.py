@@ -1,20 +1,19 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from itertools import chain
 from os.path import exists
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar, overload
 
+import yaml
 from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain, faults_of
-from arc_refinery.config.experiment import Experiment, Wanted
-from arc_refinery.config.resources import Resources
-from arc_refinery.config.yaml_files import read_yaml
+from arc_refinery.config.experiment import Experiment, Resources, Wanted
 from arc_refinery.errors import InputError
-from arc_refinery.files import in_words, read_json
+from arc_refinery.files import in_words, read_json, read_text
 from arc_refinery.models.shape import names_of, weight_names, without_module
 
 _Kind = TypeVar("_Kind", bound=Experiment)
@@ -223,3 +222,39 @@ def _environments(resources: Resources) -> list[Wanted]:
     venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
     files = {kind: Path(venv, "bin", "arc-refinery") for kind, venv in venvs.items() if venv}
     return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        str(node.value).encode()  # raises ValueError for half a surrogate pair, which no file can hold
+        return str(super().construct_scalar(node))
+
+
+def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
+    """Return the keys of a YAML file; `where` precedes its name in messages. Raises `ConfigError`."""
+    text = read_text(path, "a config in YAML")
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        content = None if node is None else loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ConfigError(f"{where}{path}{line}: cannot be read as YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also an integer of too many digits
+        is_deep = isinstance(error, RecursionError)
+        reason = "its sections are nested too deeply" if is_deep else str(error).partition("\n")[0]
+        raise ConfigError(f"{where}{path}: cannot be read as YAML: {reason}") from None
+    if not isinstance(content, dict):
+        kind = "nothing" if content is None else in_words(content)
+        raise ConfigError(f"{where}{path}: expected a mapping of keys, found {kind}")
+    return content

@@ -1,10 +1,10 @@
-"""Settings that SFT and GRPO share: adapter, precision of the weights, lengths of rows, optimizer."""
+"""Settings that SFT and GRPO share: adapter, precision of the weights, lengths of rows, optimizer; those of SFT."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from arc_refinery.config.base import Line, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Strict
+from arc_refinery.config.base import TUNING, Line, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Strict
 from arc_refinery.config.trl_keywords import TRL
 
 OptimizerName = Literal["adamw", "adamw_8bit"]
@@ -71,3 +71,29 @@ class Optimizer(Strict):
         if max_steps == 0:
             raise ValueError("is 0, but transformers makes at least one step; expected -1 or 1 and more")
         return max_steps
+
+
+class Imitation(Optimizer):
+    """Supervised fine-tuning on any demonstrations."""
+
+    loss_type: Annotated[Literal["nll", "dft"], TRL] = Field(
+        "nll",
+        description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability, so that "
+        "unlikely targets are not forced on the model (Wu et al. 2025).",
+    )
+    save_steps: Annotated[PositiveInt, TUNING, TRL] = Field(
+        200, description=Optimizer.model_fields["save_steps"].description
+    )
+    rows_per_step: PositiveInt = Field(32, description="Rows per optimizer step.")
+    gradient_accumulation_steps: Annotated[PositiveInt, TRL] = Field(
+        1, description="Forward and backward passes per optimizer step."
+    )
+
+    @model_validator(mode="after")
+    def _passes_come_out_even(self) -> "Imitation":
+        if self.rows_per_step % self.gradient_accumulation_steps:
+            raise ValueError(
+                f"rows_per_step = {self.rows_per_step} must be divisible by gradient_accumulation_steps = "
+                f"{self.gradient_accumulation_steps}"
+            )
+        return self

@@ -1,9 +1,9 @@
-"""The sections `model`, `template_rows`, `sampling`, `sandbox` and `refinement`."""
+"""The sections `model` and `sandbox`, and keys of sections that name rows: a file on disk or on the hub."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -101,3 +101,32 @@ class Sandbox(Strict):
     def executor(self, n_jobs: int, modules: Sequence[str] = ()) -> Executor:
         """Return an executor with these limits and `n_jobs` sandbox servers; programs may also import `modules`."""
         return Executor(n_jobs, self.limits(), self.programs_per_child, self.allow_without_seccomp, modules=modules)
+
+
+class RowsSource(Strict):
+    """A section declares these keys itself, so that the tables of config/README.md list them after its own."""
+
+    content: ClassVar[str] = "rows"  # content of the file, for messages
+    file_key: ClassVar[str] = "filename"  # names the files in the data set
+    if TYPE_CHECKING:
+        source: str
+        path: str | None
+        repository: str | None
+        revision: str | None
+
+    @property
+    def download(self) -> Download | None:
+        """The files to fetch; None if they are on disk."""
+        if self.source != "hub":
+            return None
+        return Download(str(self.repository), "dataset", self.revision, (str(getattr(self, self.file_key)),))
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        if self.source == "file" and not self.path:
+            raise ValueError(f"source is `file`, so `path` must name the file of {self.content}")
+        if self.source == "hub" and not (self.repository and getattr(self, self.file_key)):
+            raise ValueError(f"source is `hub`, so `repository` and `{self.file_key}` must be given")
+        if self.revision and self.source != "hub":
+            raise ValueError(f"revision belongs to the source `hub`, but source is `{self.source}`; remove one")
+        return self

@@ -19,9 +19,8 @@ from arc_refinery.config.base import (
     marked,
 )
 from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.lora import Lora
+from arc_refinery.config.lora import Imitation, Lora
 from arc_refinery.config.sampling import Dtype
-from arc_refinery.config.sft import Imitation
 
 TRAINED = "trained"  # the final adapter of an experiment with one training
 SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first

@@ -1,18 +1,22 @@
-"""Callbacks of the trainers: one log line per step, the rate after a rollback, the guard, checkpoints to keep."""
+"""Callbacks of the trainers: one log line per step, rates after a rollback, the guard, checkpoints; trackers."""
 
 import logging
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
+from transformers.integrations import TensorBoardCallback, TrackioCallback, is_tensorboard_available
 
 from arc_refinery.config import Guard, PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.training import checkpoints, processes
 from arc_refinery.training.adapters import fault_of_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
+
+PROJECT = "arc-refinery"  # name in the trackers
 
 logger = logging.getLogger(__name__)
 
@@ -109,3 +113,33 @@ class KeepsCheckpoints(TrainerCallback):
 
 def _steps(state: Any) -> list[dict[str, Any]]:
     return [entry for entry in state.log_history if "reward" in entry]
+
+
+def begin_trackers(output: Path, tensorboard: Path, identity: str) -> dict[str, str]:
+    """Set the trackers' environment variables; return keywords of `trl.GRPOConfig`: trackio's project, the run's name.
+
+    TensorBoard gets its folder. wandb stays offline unless the user wants it online. An interrupted training resumes
+    its run, by `identity`, the hash of its settings and data; all parts of it (`trained@1000`, `trained`) are one run.
+    """
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(tensorboard)
+    os.environ.setdefault("WANDB_MODE", "offline")
+    os.environ.setdefault("WANDB_PROJECT", PROJECT)
+    os.environ.setdefault("WANDB_RUN_ID", identity)
+    os.environ.setdefault("WANDB_RESUME", "allow")
+    return {"project": PROJECT, "run_name": f"{output.with_name(output.name.partition('@')[0])} {identity[:8]}"}
+
+
+def tensorboard_callback(folder: Path) -> TensorBoardCallback:
+    """Return the callback that logs to a folder."""
+    if not is_tensorboard_available():
+        raise InputError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
+    from torch.utils.tensorboard import SummaryWriter
+
+    return TensorBoardCallback(SummaryWriter(str(folder)))
+
+
+def begin_trackio(trainer: Any) -> None:
+    """Begin trackio's run now, not with the first step: TRL logs how long it samples before, on held-out prompts."""
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TrackioCallback):
+            callback.setup(trainer.args, trainer.state, trainer.model)

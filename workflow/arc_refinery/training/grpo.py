@@ -29,9 +29,17 @@ from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings
-from arc_refinery.training import checkpoints, parts, processes, trackers, vllm_backend
+from arc_refinery.training import checkpoints, parts, processes, vllm_backend
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
-from arc_refinery.training.callbacks import CollapseWatcher, EndsPart, KeepsCheckpoints, LearningRate, OneLineProgress
+from arc_refinery.training.callbacks import (
+    CollapseWatcher,
+    EndsPart,
+    KeepsCheckpoints,
+    LearningRate,
+    OneLineProgress,
+    begin_trackers,
+    begin_trackio,
+)
 from arc_refinery.training.environment import Environment
 from arc_refinery.training.guard import Symptom
 from arc_refinery.training.job import TrainingJob
@@ -54,7 +62,7 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     identity = job.identity(environment)
     processes.on_first(lambda: _claim(job, identity))
     journal = Journal(job.work, job.guard, job.training)
-    keywords = trackers.begin(job.output, job.tensorboard, identity)
+    keywords = begin_trackers(job.output, job.tensorboard, identity)
     with vllm_backend.open_sampler(job) as address:
         trainer = open_trainer(job, environment, journal.rate, keywords | address)
         symptom = _train(job, environment, trainer, journal)
@@ -156,7 +164,7 @@ def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal
         for curves in job.tensorboard.glob("events.out.tfevents.*"):  # left by another run
             curves.unlink()
     if not newest and environment.data.heldout:  # at every start from step 0, because it advances the random state
-        trackers.begin_trackio(trainer)
+        begin_trackio(trainer)
         metrics = trainer.evaluate()
         processes.on_first(lambda: journal.note_start(metrics))
     if job.until_step:

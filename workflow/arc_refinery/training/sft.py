@@ -29,9 +29,8 @@ from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.transcripts import Segment
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.library_arguments import sft_settings
-from arc_refinery.training import trackers
 from arc_refinery.training.adapters import fault_of_adapter, open_network, write_adapter
-from arc_refinery.training.callbacks import OneLineProgress
+from arc_refinery.training.callbacks import OneLineProgress, tensorboard_callback
 from arc_refinery.training.checkpoints import claim, newest, remove
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import Line, write_lines
@@ -80,7 +79,7 @@ def train_sft(
         if measurements:
             trainer.add_callback(_Measurements(measurements, resumes=last is not None))
         if tensorboard:
-            trainer.add_callback(trackers.tensorboard(tensorboard))
+            trainer.add_callback(tensorboard_callback(tensorboard))
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
     remove(work)

@@ -11,8 +11,7 @@ from pydantic import Field, model_validator
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
 from arc_refinery.config.base import AT, ConfigError, Name, RunName, run_and_step
-from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted, model_folder
-from arc_refinery.config.resources import Resources
+from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
 from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError

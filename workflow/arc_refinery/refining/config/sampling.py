@@ -5,8 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.config.base import ATTEMPTS, PROMPTS, Line, Mass, PositiveInt, Share, Strict, Temperature
-from arc_refinery.config.rows import RowsSource
-from arc_refinery.config.sampling import ModelConfig
+from arc_refinery.config.sampling import ModelConfig, RowsSource
 from arc_refinery.refining.prompts import FeedbackForm, Notation
 
 LEARNED = "learned"

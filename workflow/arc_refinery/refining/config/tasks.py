@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from arc_refinery.arc.kaggle import read_ids, read_set, task_files
 from arc_refinery.config.base import REPORT, TUNING, Line, Name, NonNegativeInt, PositiveInt, Seed, Share, Strict, Text
-from arc_refinery.config.rows import RowsSource
+from arc_refinery.config.sampling import RowsSource
 
 READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
 GZIP_RATIO = 20  # size of a file of grids / its size in gzip

@@ -7,9 +7,8 @@ from pydantic import AfterValidator, Field, model_validator
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, PositiveInt, Share, Strict
 from arc_refinery.config.flags import AlsoCalled
 from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.lora import Lengths
+from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
-from arc_refinery.config.sft import Imitation
 from arc_refinery.config.training import Methods, Run
 from arc_refinery.refining.config.rewards import AttemptTerm
 

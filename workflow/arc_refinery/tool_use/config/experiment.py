@@ -25,12 +25,10 @@ from arc_refinery.config.base import (
     Temperature,
     Text,
 )
-from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry, OwnCode
-from arc_refinery.config.resources import Resources
-from arc_refinery.config.rows import RowsSource
-from arc_refinery.config.sampling import ModelConfig, Sandbox
-from arc_refinery.config.sft import Imitation
+from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
