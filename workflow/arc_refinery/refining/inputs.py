@@ -68,7 +68,7 @@ def left_out_of_training(experiment: Refining) -> Paths:
     return overlap(experiment) if training and training.evaluated_tasks == "leave-out" else []
 
 
-# Thousands of files: only functions of wildcards may ask for them, since every job on a cluster parses the rules.
+# Thousands of files: only functions of wildcards may ask for them, because every job on a cluster parses the rules.
 
 
 def files(experiment: Refining, tasks: str, branch: str) -> BranchFiles:

@@ -54,7 +54,7 @@ class EvaluatedTasks:
         """Return the evaluated tasks that a task is, as {(set, task id): "id" or "content"}."""
         pairs = _numbered(task)
         forms = {id(form): form for pair in pairs for form in self._by_pair.get(pair, ())}
-        same = {(form.tasks, form.task_id): "content" for form in forms.values() if _are_one(pairs, form.pairs)}
+        same = {(form.tasks, form.task_id): "content" for form in forms.values() if _are_same_task(pairs, form.pairs)}
         return same | {(name, task.task_id): "id" for name in self._by_id.get(task.task_id, ())}
 
 
@@ -101,7 +101,7 @@ def _number_colors(pair: Pair) -> tuple[bytes, _Colors]:
     return shapes + np.argsort(order).astype(np.uint8)[index].tobytes(), tuple(colors[order].tolist())
 
 
-def _are_one(pairs: _Pairs, others: _Pairs) -> bool:
+def _are_same_task(pairs: _Pairs, others: _Pairs) -> bool:
     n_least = min(len(pairs), len(others))
     common = pairs.keys() & others.keys()
     if len(common) < min(2, n_least) or 2 * len(common) <= n_least:

@@ -32,7 +32,7 @@ class TrainingPrompt:
     """A conversation to be answered, and the task in the form shown in it."""
 
     task_id: str
-    messages: tuple[Message, ...]  # the last one is the prefix of the answer, if there is one
+    messages: tuple[Message, ...]  # ends with the prefix of the answer, if any
     prefix: str  # beginning of the answer; may be empty
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]  # pairs with known outputs; Kaggle's may be unknown
@@ -67,9 +67,9 @@ class TwoTurnEpisode:
     completion_ids: list[int]
     mask: list[int]  # 1: sampled
     logprobs: list[float] | None  # from the sampler, 0 where the mask is; None if the sampler returns none
-    grades: tuple[Grade, ...]  # one per answer
-    is_truncated: bool  # whether an answer was cut
-    answer: str  # the last one
+    grades: tuple[Grade, ...]  # one grade per answer
+    is_truncated: bool  # true if an answer was cut
+    answer: str  # the last answer
 
     @property
     def sampled_ids(self) -> list[int]:

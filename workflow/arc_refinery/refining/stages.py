@@ -128,12 +128,12 @@ def training_prompts(experiment: Refining, tasks: str) -> FirstPrompts | Refine:
     assert training
     settings = _prompt_settings(experiment, experiment.model, experiment.seed)
     window, max_output_tokens = _training_window(experiment), training.max_completion_length
-    if training.prompts == "first-turn":  # each with its own augmentation
+    if training.prompts == "first-turn":  # each prompt has its own augmentation
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1, "max_output_tokens": max_output_tokens}
         return FirstPrompts(
             **settings, max_model_len=window, sampling=sampling.model_copy(update=sizes), branch="training"
         )
-    return Refine(  # one per task, which refines its best incorrect attempt
+    return Refine(  # one prompt per task, which refines its best incorrect attempt
         **settings,
         **_files_of_turn(experiment, tasks),
         include_errors=experiment.refinement.include_errors,

@@ -11,13 +11,13 @@ from arc_refinery.reporting.provenance import NO_RESULT
 from arc_refinery.reporting.training_log import Log, read_log
 
 MISSING = object()
-MAX_NAMED = 20  # longer lists of what is left out are only counted
+MAX_NAMED = 20  # longer lists of tasks or questions are only counted
 
 SetSection = Callable[[Sequence[Side[Any]], str], list[str]]  # Markdown blocks on a set that all these sides have
 
 
 def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: SetSection, explained: str) -> str:
-    """Compare sides on the wanted sets, by default on all that several have; `explained`: what the columns mean."""
+    """Compare sides on the wanted sets, by default on all that several have; `explained`: meaning of the columns."""
     for first, second in combinations(sides, 2):
         arms_to_pair(first, second)  # raises before anything is loaded
     experiments = list({side.folder.resolve(): side for side in sides}.values())

@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import SCALARS, Even
 from arc_refinery.errors import InputError
 from arc_refinery.reporting.training import METRIC_TITLES
 
-SUFFIX = ".log.tensorboard"  # ends the name of a training's folder, which begins with that of its adapter
+SUFFIX = ".log.tensorboard"  # a training's folder is named <adapter><SUFFIX>
 BARS = "▁▂▃▄▅▆▇█"
 WIDTH = 20  # characters of a curve
 

@@ -41,7 +41,7 @@ def write_csv(table: pd.DataFrame, path: Path) -> None:
 
 
 def verdict_sentence(comparison: Comparison) -> str:
-    """Return a sentence with all numbers that says whether the evidence supports a difference between two arms."""
+    """Return a sentence with all numbers and whether the evidence supports a difference between two arms."""
     c, d = comparison, comparison.difference
     solved = [f"{count:.0f}" if c.is_exact else f"{count:.1f}" for count in (c.n_first, c.n_second)]
     only, more = ("solved by", "only") if c.is_exact else ("solved more often by", "")

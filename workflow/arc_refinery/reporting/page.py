@@ -18,7 +18,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
 MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # files that can be embedded
-# A report quotes text that a model wrote: whatever it contains, no script runs and nothing is loaded.
+# A report quotes text that a model wrote: no script in it may run, and it may load nothing.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SCROLLING = '<div class="table" role="region" aria-label="Table" tabindex="0">'
 PAGE = """\

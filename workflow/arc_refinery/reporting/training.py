@@ -99,7 +99,7 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
 
 
 def collapse(name: str, decision: Decision, window: int) -> str:
-    """Return a warning: which criterion a training failed, and what the guard did."""
+    """Return a warning with the criterion that a training failed and the action of the guard."""
     if decision.value is None:  # only for the loss
         symptom = "the loss was not a finite number"
     else:
@@ -108,25 +108,25 @@ def collapse(name: str, decision: Decision, window: int) -> str:
     rate = "" if decision.learning_rate is None else f" with the learning rate {decision.learning_rate:g}"
     match decision.action:
         case "rollback":
-            done = f"It was rolled back to the checkpoint of step {decision.to_step} and continued{rate}"
+            outcome = f"It was rolled back to the checkpoint of step {decision.to_step} and continued{rate}"
         case "stop":
-            done = "It was stopped there"
+            outcome = "It was stopped there"
         case "none":
-            done = "The guard is configured to warn only, so training continued"
+            outcome = "The guard is configured to warn only, so training continued"
         case _:
             assert_never(decision.action)
-    return f"**Warning: the training `{name}` collapsed at step {decision.step}: {symptom}.** {done}."
+    return f"**Warning: the training `{name}` collapsed at step {decision.step}: {symptom}.** {outcome}."
 
 
 def _adapter(name: str, log: Log) -> str:
     method = "GRPO" if log.is_grpo else "SFT"
-    took = f"`{name}`: {method}, {int(log.steps['step'].max())} optimizer steps"
+    length = f"`{name}`: {method}, {int(log.steps['step'].max())} optimizer steps"
     n_abandoned = sum(len(part) for part in log.abandoned)
     abandoned = f", plus {n_abandoned} abandoned by rollbacks" if n_abandoned else ""
     if log.choice is None:
-        return f"{took}{abandoned}. The adapter is that of the last step."
+        return f"{length}{abandoned}. The adapter is that of the last step."
     origin = f"that of step {log.choice.step}" if log.choice.step else "the one that training started from (step 0)"
-    return f"{took}{abandoned}. The adapter is {origin}: {log.choice.why}."
+    return f"{length}{abandoned}. The adapter is {origin}: {log.choice.why}."
 
 
 def _staleness(experiment: Experiment, name: str) -> str:

@@ -15,7 +15,7 @@ from arc_refinery.training.guard import LoggedStep
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
 from arc_refinery.training.step_metrics import REWARD_TERM
 
-# Names of metrics in older logs, which are TRL's
+# Names of these metrics in TRL, and in older logs
 TRL_NAMES = {
     "share/zero_variance": "frac_reward_zero_std",
     "share/truncated": "completions/clipped_ratio",

@@ -35,7 +35,7 @@ class SampleAttempts(ShardFlags):
     template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
     temperature: config.Temperature = 1.0  # 0: greedy
-    top_p: config.Mass = 0.95  # probability mass kept
+    top_p: config.Mass = 0.95  # nucleus sampling: probability mass to sample from
     seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:

@@ -34,12 +34,12 @@ class Grade:
 
     @property
     def correct_grids(self) -> float:
-        """Share of the pairs."""
+        """Share of the pairs with a correct output."""
         return correct_grids(self.outputs, self.truths) if self.outputs else 0.0
 
     @property
     def pixel_score(self) -> float:
-        """Mean over the pairs."""
+        """Mean pixel score over the pairs."""
         return mean_pixel_score(self.outputs, self.truths) if self.outputs else 0.0
 
     @property
@@ -52,12 +52,12 @@ class ScoredAttempt(Grade):
     """A graded completion, as a reward reads it."""
 
     task_id: str
-    completion: str  # the whole answer; on-policy, the last one
-    n_tokens: int  # sampled, of all turns
+    completion: str  # the whole answer; on-policy, the last answer
+    n_tokens: int  # sampled tokens of all turns
     is_truncated: bool
     repetition: float  # share of the 4-grams of its tokens that repeat earlier ones
     reward: float  # by the first term that reads the program alone (arc-v1, ..., solved), or else by `solved`
-    parent_reward: float | None  # the same of the attempt that it refines; None in a first turn
+    parent_reward: float | None  # reward of the attempt that it refines; None in a first turn
 
     @property
     def about(self) -> str:

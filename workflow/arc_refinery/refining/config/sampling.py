@@ -64,15 +64,14 @@ class Sampling(Strict):
     temperature: Annotated[Temperature, ATTEMPTS] = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
     )
-    top_p: Annotated[Mass, ATTEMPTS] = Field(0.95, description="Nucleus sampling: probability mass kept.")
+    top_p: Annotated[Mass, ATTEMPTS] = Field(0.95, description="Nucleus sampling: probability mass to sample from.")
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
 
-# Which incorrect attempts may be refined, best first. `best-distinct` drops one with the same outputs as a better one.
+# Order in which incorrect attempts are refined. `best-distinct` skips attempts with the same outputs as a better one.
 Selection = Literal["best-distinct", "best"]
 
-
-# What a later turn's conversation keeps of the earlier ones
+# Earlier turns in the conversation of a later turn
 History = Literal["whole", "last"]
 
 
@@ -82,8 +81,8 @@ class Refinement(Strict):
     )
     select: Selection = Field(
         "best-distinct",
-        description="Which ones, best first: `best-distinct` drops an attempt with the same outputs as a better one, "
-        "`best` does not.",
+        description="Selection of these attempts, best first: `best-distinct` drops an attempt with the same outputs "
+        "as a better one, `best` does not.",
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."
@@ -96,6 +95,6 @@ class Refinement(Strict):
     )
     history: History = Field(
         "whole",
-        description="What the prompts of turn 3 and later show, after the task: `whole`: all attempts of the "
+        description="Content of the prompts of turn 3 and later, after the task: `whole`: all attempts of the "
         "conversation with their feedback; `last`: only the last one, which takes a smaller window.",
     )

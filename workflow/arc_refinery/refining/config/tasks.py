@@ -34,7 +34,7 @@ class Problems(RowsSource):
     )
     max_cells: PositiveInt = Field(
         4500,
-        description="Most cells of a task, over all grids: of BARC rows other examples are drawn, up to ten times.",
+        description="Most cells of a task, over all grids; other examples of a BARC row are drawn up to ten times.",
     )
     max_side: CanvasSide = Field(
         6,

@@ -134,7 +134,7 @@ class Training(Lengths, Methods):
     )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
-        description="What GRPO trains on. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
+        description="Prompts of GRPO. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
         "its own second turns); `second-turn`: refine the best incorrect attempt on it.",
     )
     prompts_per_task: PositiveInt = Field(

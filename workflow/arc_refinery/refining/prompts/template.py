@@ -213,18 +213,15 @@ def _read(folder: Path) -> Template:
         notation = Notation(tuple(colors), **rest)
     except InputError as error:
         raise InputError(f"{path}: colors: {error}") from None
-    template = Template(**texts, **separators, notation=notation, feedback=_read_feedback(folder / FEEDBACK))
+    path = folder / FEEDBACK
+    feedback = read_json(path, "texts")
+    names = [field.name for field in fields(FeedbackTexts)]
+    are_texts = isinstance(feedback, dict) and all(isinstance(text, str) for text in feedback.values())
+    if not are_texts or sorted(feedback) != sorted(names):
+        raise InputError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
+    template = Template(**texts, **separators, notation=notation, feedback=FeedbackTexts(**feedback))
     _check_slots(template, folder)
     return template
-
-
-def _read_feedback(path: Path) -> FeedbackTexts:
-    texts = read_json(path, "texts")
-    names = [field.name for field in fields(FeedbackTexts)]
-    are_texts = isinstance(texts, dict) and all(isinstance(text, str) for text in texts.values())
-    if not are_texts or sorted(texts) != sorted(names):
-        raise InputError(f"{path}: expected texts under the keys {', '.join(names)}, and no other key")
-    return FeedbackTexts(**texts)
 
 
 def _check_slots(template: Template, folder: Path) -> None:

@@ -49,7 +49,7 @@ class Execution:
     """Outputs of an attempt's program, and its source (empty if the completion has no program)."""
 
     outputs: tuple[Grid, ...]  # train pairs, then test pairs; empty unless all are valid
-    problem: str  # why there are no outputs
+    problem: str  # cause of missing outputs
     program: str
 
 

@@ -13,7 +13,7 @@ from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import columns_explained
 
-MAX_IDS = 5  # longest list of the evaluated tasks that were trained on
+MAX_IDS = 5  # longest list of ids of the evaluated tasks that were trained on
 VALIDATION = (
     "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
     "seen."
