@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 TINY = str(ROOT / "workflow/models/tiny")
 TINY_TOOLS = str(ROOT / "workflow/models/tiny-tools")
+TRACKERS = Path(sys.prefix) / "trackers"  # wandb and trackio, where TRL does not find them: `make trackers`
 SMALL = "tests/workflow/small.yaml"
 TOOLS = "tests/workflow/tool-use-small.yaml"
 MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]  # fixture of conftest.py
@@ -75,6 +77,11 @@ def is_whole(path: Path) -> bool:
     except (FileNotFoundError, ValueError):
         return False
     return True
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Bytes of the files in a folder, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def n_prompts(progress: Path) -> int:

@@ -17,6 +17,7 @@ import messages
 import pytest
 from checkout import ROOT, SMALL, TINY, TOOLS, Checkout, MadeOnce, copy
 from filelock import FileLock
+from hub import Hub
 from messages import pytest_addoption, wording  # noqa: F401 (for pytest)
 from xdist.scheduler import LoadScopeScheduling
 
@@ -105,6 +106,19 @@ def executor() -> Iterator[Executor]:
     """One server, a child for each program."""
     with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as executor:
         yield executor
+
+
+@pytest.fixture(scope="module")
+def executors(executor: Executor) -> Iterator[tuple[Executor, Executor]]:
+    """For programs, and for the grader of their answers."""
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as graders:
+        yield executor, graders
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        yield hub
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 `make messages` rewrites it; read the difference as a user reads the messages.
 """
 
+import sys
 from collections import defaultdict
 from functools import cache
 from itertools import groupby
@@ -113,3 +114,13 @@ def read() -> dict[str, list[str]]:
         elif line.startswith("  "):
             texts[test][-1] += f"\n{line.removeprefix('  ')}"
     return dict(texts)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
+    """Run the command line in this process; return its exit code, or its message where the code is 1."""
+    from arc_refinery import cli
+
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code

@@ -18,7 +18,6 @@ from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
 
 pytestmark = pytest.mark.hostile
 
-LIMITS = Limits(cpu_seconds=0.5, wall_seconds=3.0, memory_mb=256)
 REFERENCE = "import math\ndef f(n): return [n * n + 17]"
 
 
@@ -31,7 +30,7 @@ SQUARES = question("assert f(3) == [26]", "assert f(10) == [117]")
 
 @pytest.fixture(scope="module")
 def executors() -> Iterator[tuple[Executor, Executor]]:
-    with Executor(1, LIMITS) as candidates, Executor(1, LIMITS) as graders:
+    with Executor(1, arena.LIMITS) as candidates, Executor(1, arena.LIMITS) as graders:
         yield candidates, graders
 
 

@@ -210,7 +210,7 @@ ROWS: dict[str, Callable[[pa.Table], pa.Table]] = {
 }
 
 
-def of_records(
+def record_faults(
     columns: Iterable[str], joined: bool = True, others: Mapping[str, Corrupt] | None = None
 ) -> dict[str, Corrupt]:
     """Corruptions of a file of records; `joined`: also with a hash of the changed rows."""
@@ -245,12 +245,12 @@ def _with_metadata(key: str, value: str) -> Corrupt:
 # Corruptions of JSON
 
 
-def of_text(others: Mapping[str, bytes]) -> dict[str, Corrupt]:
+def text_faults(others: Mapping[str, bytes]) -> dict[str, Corrupt]:
     """Corruptions of a text file; `others` replace the content."""
     return {**ANY, **{what: partial(_write, content=content) for what, content in others.items()}}
 
 
-def of_json(
+def json_faults(
     paths: Sequence[Sequence[str | int]], others: Mapping[str, Any] | None = None, valid: Collection[str] = ()
 ) -> dict[str, Corrupt]:
     """Corruptions of a JSON file: values at `paths` missing, null or of another type; `others` replace the content.

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from checkout import SMALL, TOOLS
-from given import REFINING, TOOL_USE, Changes, contents, put, settings
+from experiments import REFINING, TOOL_USE, Changes, contents, put, settings
 
 from arc_refinery.config import ConfigError, validate_experiment
 

@@ -11,7 +11,7 @@ import pytest
 from adapters import make_adapter
 from checkout import TINY
 from factories import make_prompt
-from reliability.sweep import ANY, Corrupt, ending_of, of_json
+from reliability.sweep import ANY, Corrupt, ending_of, json_faults
 
 from arc_refinery import cli, records
 
@@ -29,7 +29,7 @@ POSSIBLE = {
 Weights = dict[str, Any]
 
 
-def of_weights(change: Callable[[Weights], Weights]) -> Corrupt:
+def changed_weights(change: Callable[[Weights], Weights]) -> Corrupt:
     def corrupt(path: Path) -> None:
         from safetensors.torch import load_file, save_file
 
@@ -49,20 +49,20 @@ def one_infinite(matrix: Any) -> Any:
 
 
 WEIGHTS: dict[str, Corrupt] = {
-    "not a number": of_weights(partial(first, change=lambda one: one * float("nan"))),
-    "one infinite": of_weights(partial(first, change=one_infinite)),
-    "of another shape": of_weights(partial(first, change=lambda one: one[:-1])),
-    "whole numbers": of_weights(lambda weights: {name: tensor.char() for name, tensor in weights.items()}),
-    "one missing": of_weights(lambda weights: {name: weights[name] for name in sorted(weights)[1:]}),
-    "other names": of_weights(lambda weights: {name.replace("model", "m"): tensor for name, tensor in weights.items()}),
-    "none": of_weights(lambda _: {}),
+    "not a number": changed_weights(partial(first, change=lambda matrix: matrix * float("nan"))),
+    "one infinite": changed_weights(partial(first, change=one_infinite)),
+    "of another shape": changed_weights(partial(first, change=lambda matrix: matrix[:-1])),
+    "whole numbers": changed_weights(lambda weights: {name: tensor.char() for name, tensor in weights.items()}),
+    "one missing": changed_weights(lambda weights: {name: weights[name] for name in sorted(weights)[1:]}),
+    "other names": changed_weights(lambda weights: {name.replace("model", "m"): weights[name] for name in weights}),
+    "none": changed_weights(lambda _: {}),
 }
 
 
 def mistakes(path: Path) -> dict[str, Corrupt]:
     match path.suffix:
         case ".json":
-            return of_json([[key] for key in json.loads(path.read_text())])
+            return json_faults([[key] for key in json.loads(path.read_text())])
         case ".safetensors":
             return ANY | WEIGHTS
         case _:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from factories import make_task
 from handmade import settings
-from reliability.sweep import Stage, of_json, of_text, sweep
+from reliability.sweep import Stage, json_faults, sweep, text_faults
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
@@ -50,7 +50,7 @@ STAGES = {
     "tasks split": Stage(
         ["tasks", "split", "--source", "file", "--path", "{}/rows.jsonl", "--outputs", "{}/out/part1.parquet"],
         {
-            "rows.jsonl": of_json(
+            "rows.jsonl": json_faults(
                 [["source"], ["examples"], ["examples", 0], ["examples", 0, 1]], {"no rows": b"\n"}, OTHER_ROWS
             )
         },
@@ -58,17 +58,17 @@ STAGES = {
     "tasks evaluation": Stage(
         ["tasks", "evaluation", *KAGGLE, "--only", "{}/only.txt", "--output", "{}/out/set.parquet"],
         {
-            "tasks.json": of_json(OF_TASK, GRIDS, ["a.train.0 missing"]),
-            "solutions.json": of_json(
+            "tasks.json": json_faults(OF_TASK, GRIDS, ["a.train.0 missing"]),
+            "solutions.json": json_faults(
                 [["a"], ["a", 0], ["a", 0, 0], ["a", 0, 0, 0]], {"no tasks": {}}, ["a.0.0.0 missing"]
             ),
-            "only.txt": {what: corrupt for what, corrupt in of_text(LIST).items() if what != "cut in half"},
+            "only.txt": {what: corrupt for what, corrupt in text_faults(LIST).items() if what != "cut in half"},
         },
     ),
     "predictions import": Stage(
         ["predictions", "import", *IMPORT, "--output", "{}/out/attempts.parquet"],
         {
-            "predictions.json": of_json(
+            "predictions.json": json_faults(
                 [["a"], ["a", 0], ["a", 0, "text_prediction"], ["a", 0, "data_augmentation_params", "n_rot90"]],
                 {"no tasks": {}, "unknown task": {"z": []}},
                 OTHER_PREDICTIONS,
@@ -78,7 +78,7 @@ STAGES = {
     "execute": Stage(
         ["execute", "--programs", "{}/programs.jsonl", "--output", "{}/out/outcomes.jsonl"],
         {
-            "programs.jsonl": of_json(
+            "programs.jsonl": json_faults(
                 [["program_id"], ["source"], ["inputs"], ["inputs", 0]],
                 {"no programs": b"\n", "an id twice": f"{json.dumps(PROGRAM)}\n{json.dumps(PROGRAM)}\n".encode()},
                 OTHER_PROGRAMS,
@@ -87,20 +87,24 @@ STAGES = {
     ),
     "prompts learn": Stage(
         ["prompts", "learn", "--messages", "{}/messages.jsonl", "--output", "{}/out"],
-        {"messages.jsonl": of_json([["messages"], ["messages", 0], ["messages", 0, "content"]], {"no rows": b"\n"})},
+        {
+            "messages.jsonl": json_faults(
+                [["messages"], ["messages", 0], ["messages", 0, "content"]], {"no rows": b"\n"}
+            )
+        },
     ),
     "tools questions": Stage(
         ["tools", "questions", *TOOLS, "--output", "{}/out/questions.parquet"],
-        {"questions.jsonl": of_json([["question"], ["answer"]], {"no rows": b"\n"}, ["question a text"])},
+        {"questions.jsonl": json_faults([["question"], ["answer"]], {"no rows": b"\n"}, ["question a text"])},
     ),
     "report curves": Stage(
         ["report", "curves", "--log", "{}/training.jsonl", "--output", "{}/out/curves.png"],
-        {"training.jsonl": of_json([["step"]], {"no steps": b"\n"})},
+        {"training.jsonl": json_faults([["step"]], {"no steps": b"\n"})},
     ),
     "report times": Stage(
         ["report", "times", "--benchmarks", "{}/times", "--output", "{}/out/times.md"],
         {
-            "times/times.tsv": of_text(
+            "times/times.tsv": text_faults(
                 {
                     "no rows": BENCHMARK.encode().splitlines()[0],
                     "a text": BENCHMARK.replace("60.5", "x").encode(),
@@ -114,7 +118,7 @@ STAGES = {
     "doctor memory": Stage(
         ["doctor", "memory", "--config", "{}/config.json"],
         {
-            "config.json": of_json(
+            "config.json": json_faults(
                 [["experiment"], ["model"], ["model", "window"], ["evaluation"], ["evaluation", "arms"]],
                 valid=["experiment a text"],
             )

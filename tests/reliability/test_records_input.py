@@ -9,7 +9,7 @@ from checkout import TINY, TINY_TOOLS
 from factories import make_attempt, make_task, make_verdict
 from handmade import OUTPUTS, finished, prompt, settings
 from handmade_episodes import QUESTIONS
-from reliability.sweep import Stage, copied_from, of_records, sweep
+from reliability.sweep import Stage, copied_from, record_faults, sweep
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
@@ -39,12 +39,12 @@ def columns(kind: type) -> list[str]:
 SWAPPED = {"the other shard": copied_from("001.parquet")}
 TURNS = {"of turn 2": copied_from("../../refine-turn2/attempts/000.parquet")}
 OF_TURN_2 = {"of turn 2": copied_from("../refine-turn2/prompts.parquet")}
-PROMPTS = of_records(columns(Prompt), others=OF_TURN_2)
-SHARD = of_records(columns(Attempt), others=SWAPPED | TURNS)
-VERDICTS = of_records(
+PROMPTS = record_faults(columns(Prompt), others=OF_TURN_2)
+SHARD = record_faults(columns(Attempt), others=SWAPPED | TURNS)
+VERDICTS = record_faults(
     columns(Verdict), others=SWAPPED | {"of turn 2": copied_from("../../refine-turn2/verdicts/000.parquet")}
 )
-TASK_FILE = of_records(columns(Task), others={"tasks of another set": copied_from("other.parquet")})
+TASK_FILE = record_faults(columns(Task), others={"tasks of another set": copied_from("other.parquet")})
 TURN1_FILES = {
     f"{TURN1}/prompts.parquet": PROMPTS,
     f"{TURN1}/attempts/000.parquet": SHARD,
@@ -56,15 +56,15 @@ AS_TURN_1 = {
     "other shard": copied_from("001.parquet"),
 }
 COMPARED = {
-    TASKS: of_records(["task_id"], joined=False, others={"tasks of another set": copied_from("other.parquet")}),
-    f"{TURN1}/prompts.parquet": of_records(["prompt_id", "n_predictions"], others=OF_TURN_2),
-    f"{TURN1}/attempts/001.parquet": of_records(["attempt_id", "parent_id", "n_tokens"]),
-    f"{TURN1}/verdicts/001.parquet": of_records(["attempt_id", "status", "test_correct_grids"]),
-    f"{TURN2}/prompts.parquet": of_records(
+    TASKS: record_faults(["task_id"], joined=False, others={"tasks of another set": copied_from("other.parquet")}),
+    f"{TURN1}/prompts.parquet": record_faults(["prompt_id", "n_predictions"], others=OF_TURN_2),
+    f"{TURN1}/attempts/001.parquet": record_faults(["attempt_id", "parent_id", "n_tokens"]),
+    f"{TURN1}/verdicts/001.parquet": record_faults(["attempt_id", "status", "test_correct_grids"]),
+    f"{TURN2}/prompts.parquet": record_faults(
         ["prompt_id"], others={"prompts of turn 1": copied_from("../turn1/prompts.parquet")}
     ),
-    f"{TURN2}/attempts/000.parquet": of_records([], others=AS_TURN_1),
-    f"{TURN2}/verdicts/000.parquet": of_records(
+    f"{TURN2}/attempts/000.parquet": record_faults([], others=AS_TURN_1),
+    f"{TURN2}/verdicts/000.parquet": record_faults(
         [], others={"of turn 1": copied_from("../../turn1/verdicts/000.parquet")}
     ),
 }
@@ -73,7 +73,7 @@ TOOLS = ["--model-path", TINY_TOOLS, "--max-model-len", "512"]
 EPISODES = ["--generation.max-turn-tokens", "8", "--generation.max-episode-tokens", "9"]
 GENERATED = ["--name", "sums", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
 NO_SHARD = ["--n-shards", "9", "--shard", "8", "--output-folder", "{}/out"]  # nothing is in it: no model is loaded
-QUESTIONS_FILE = of_records(columns(Question), joined=False)
+QUESTIONS_FILE = record_faults(columns(Question), joined=False)
 del QUESTIONS_FILE["asserts null"]  # as they are
 SAMPLE = ["--model-path", TINY, *WINDOW, *NO_SHARD]
 FIRST = ["prompts", "first", "--tasks-path", f"{{}}/{TASKS}", "--overlap", f"{{}}/{OVERLAP}"]
@@ -82,28 +82,28 @@ CONTINUE = ["--attempts", f"{{}}/{CONTINUED}", "--parents", f"{{}}/{PARENTS}", "
 STAGES = {
     "prompts first": Stage(
         [*FIRST, "--n-predictions", "2", *RENDERED, *WINDOW],
-        {TASKS: of_records(columns(Task), joined=False), OVERLAP: of_records(columns(Overlap), joined=False)},
+        {TASKS: record_faults(columns(Task), joined=False), OVERLAP: record_faults(columns(Overlap), joined=False)},
     ),
     "tasks overlap": Stage(
         ["tasks", "overlap", "--trained", f"{{}}/{OTHER_TASKS}", "--evaluated", f"{{}}/{TASKS}", *OUT],
-        {OTHER_TASKS: of_records(columns(Task), joined=False), TASKS: of_records(columns(Task), joined=False)},
+        {OTHER_TASKS: record_faults(columns(Task), joined=False), TASKS: record_faults(columns(Task), joined=False)},
     ),
     "sample": Stage(
         ["sample", "--dataset-path", f"{{}}/{TURN1}/prompts.parquet", *SAMPLE],
-        {f"{TURN1}/prompts.parquet": of_records(columns(Prompt), joined=False)},
+        {f"{TURN1}/prompts.parquet": record_faults(columns(Prompt), joined=False)},
     ),
     "grade": Stage(
         ["grade", "--attempts", *ATTEMPTS, "--tasks-path", f"{{}}/{TASKS}", "--output", "{}/out/000.parquet"],
-        {f"{TURN1}/attempts/000.parquet": of_records(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
+        {f"{TURN1}/attempts/000.parquet": record_faults(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
     ),
     "grade what continues": Stage(
         ["grade", *CONTINUE],
-        {PARENTS: of_records(columns(Verdict), joined=False, others={"of others": copied_from("none.parquet")})},
+        {PARENTS: record_faults(columns(Verdict), joined=False, others={"of others": copied_from("none.parquet")})},
     ),
     "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
     "prompts demonstrations": Stage(
         ["prompts", "demonstrations", *OF_TURN, *SFT, "--tasks-path", f"{{}}/{TASKS}"],
-        {**TURN1_FILES, TASKS: of_records(columns(Task), joined=False)},
+        {**TURN1_FILES, TASKS: record_faults(columns(Task), joined=False)},
     ),
     "report": Stage(["report", *REPORT], COMPARED),
     "compare": Stage(["compare", "{}/results/tiny:independent", "{}/results/tiny:refine"], COMPARED),
@@ -118,7 +118,7 @@ STAGES = {
             "--output-folder",
             "{}/out",
         ],
-        {f"{TURN1}/prompts.parquet": of_records(["prompt_id", "turn", "n_tokens"], joined=False)},
+        {f"{TURN1}/prompts.parquet": record_faults(["prompt_id", "turn", "n_tokens"], joined=False)},
     ),
     "tools questions": Stage(
         ["tools", "questions", *GENERATED, "--heldout", f"{{}}/{ASKED}", *OUT],
@@ -134,7 +134,7 @@ STAGES = {
     ),
     "predictions submit": Stage(
         ["predictions", "submit", *VOTING, "--challenges", "{}/challenges.json", "--output", "{}/out/s.json"],
-        {f"{TURN1}/verdicts/000.parquet": of_records(columns(Verdict), False, SWAPPED)},
+        {f"{TURN1}/verdicts/000.parquet": record_faults(columns(Verdict), False, SWAPPED)},
     ),
 }
 # How many cases are refused, and which do no harm

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from messages import run
 
 from arc_refinery import cli
 from arc_refinery.config import KINDS
@@ -17,14 +18,6 @@ from arc_refinery.config import KINDS
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
 NAMES = [*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
-
-
-def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
-    """Exit code of the command line."""
-    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
 
 
 @pytest.mark.parametrize("name", NAMES)

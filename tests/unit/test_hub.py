@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +21,6 @@ MODEL = {
     "a.gguf": b"x",
 }
 ROWS = {"README.md": b"# rows", "data/test.jsonl": b"{}\n", "data/train.jsonl": b"{}\n{}\n"}
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with Hub() as hub:
-        yield hub
 
 
 class Fetcher:

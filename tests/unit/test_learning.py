@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from factories import make_task
+from row_files import write_jsonl
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
@@ -112,11 +113,6 @@ def row(user: str, number: int = 0, system: str = SYSTEM) -> dict[str, Any]:
     return {"messages": [{"role": role, "content": content} for role, content in said.items() if content]}
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
-    return path
-
-
 def rows_of(wording: Callable[[Task], str], system: str = SYSTEM) -> list[dict[str, Any]]:
     return [row(wording(task), number, system) for number, task in enumerate(tasks())]
 
@@ -128,7 +124,7 @@ def saved(template: Template, folder: Path) -> Template:
 
 @pytest.mark.parametrize("wording", WORDINGS)
 def test_rendering_a_rows_task_gives_its_texts_back(wording: Callable[[Task], str], tmp_path: Path):
-    learned = learn(write(tmp_path / "rows.jsonl", rows_of(wording)))
+    learned = learn(write_jsonl(tmp_path / "rows.jsonl", rows_of(wording)))
     template = saved(learned.template, tmp_path / "template")
     assert template == learned.template
     assert (learned.n_fitting, learned.n_rows, learned.misfits) == (30, 30, ())
@@ -143,13 +139,13 @@ def test_rendering_a_rows_task_gives_its_texts_back(wording: Callable[[Task], st
 @pytest.mark.parametrize("wording", WORDINGS)
 def test_a_template_learned_from_few_pairs_renders_many(wording: Callable[[Task], str], tmp_path: Path):
     few = [task for task in tasks() if len(task.train) <= 3]
-    learned = learn(write(tmp_path / "rows.jsonl", [row(wording(task)) for task in few]))
+    learned = learn(write_jsonl(tmp_path / "rows.jsonl", [row(wording(task)) for task in few]))
     (many,) = [task for task in tasks(9) if len(task.train) == 10]
     assert first_turn(many, learned.template)[1]["content"] == wording(many)
 
 
 def test_the_folder_can_be_read_by_people(tmp_path: Path):
-    save_template(learn(write(tmp_path / "rows.jsonl", rows_of(numbered))).template, tmp_path)
+    save_template(learn(write_jsonl(tmp_path / "rows.jsonl", rows_of(numbered))).template, tmp_path)
     assert {path.name: path.read_text() for path in tmp_path.glob("*.txt")} == {
         "system.txt": f"{SYSTEM}\n",
         "user.txt": "Grids are 2D, up to 30 by 30.\nThe examples:\n--------\n{pairs}\n\n--------\n"
@@ -164,7 +160,7 @@ def test_the_folder_can_be_read_by_people(tmp_path: Path):
 
 
 def test_several_test_inputs_are_written_under_the_label_of_one(tmp_path: Path):
-    template = learn(write(tmp_path / "rows.jsonl", rows_of(numbered))).template
+    template = learn(write_jsonl(tmp_path / "rows.jsonl", rows_of(numbered))).template
     (task, *_) = tasks(1)
     two = replace(task, test=task.test * 2)
     written = lines(task.test[0].input)
@@ -176,13 +172,13 @@ def test_the_prefix_is_what_all_answers_begin_with_in_whole_words(tmp_path: Path
     for number, line in enumerate(rows):
         line["messages"][2]["content"] = f"Let us see.\n\n```python\nfrom x import y{number + 10}"
     # all numbers here begin with y1, y2 or y3: the common text ends in "import y", which is half a word
-    assert learn(write(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == (
+    assert learn(write_jsonl(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == (
         "Let us see.\n\n```python\nfrom x import"
     )
 
 
 def test_rows_without_a_system_message_give_a_template_without_one(tmp_path: Path):
-    template = learn(write(tmp_path / "rows.jsonl", rows_of(numbered, system=""))).template
+    template = learn(write_jsonl(tmp_path / "rows.jsonl", rows_of(numbered, system=""))).template
     assert [message["role"] for message in first_turn(tasks()[0], template)] == ["user", "assistant"]
 
 
@@ -190,7 +186,7 @@ def test_rows_that_do_not_fit_are_counted_and_named(tmp_path: Path):
     rows = rows_of(numbered)
     rows[3] = row("No grids here.")
     rows[7]["messages"][1]["content"] = numbered(tasks()[7]).replace("Output:", "Result:")
-    learned = learn(write(tmp_path / "rows.jsonl", rows))
+    learned = learn(write_jsonl(tmp_path / "rows.jsonl", rows))
     assert (learned.n_fitting, learned.n_rows) == (28, 30)
     first, second = learned.misfits
     assert first.startswith("row 4: found 0 grids")
@@ -199,7 +195,7 @@ def test_rows_that_do_not_fit_are_counted_and_named(tmp_path: Path):
 
 def test_two_wordings_in_one_file_end_in_an_error_that_shows_where_they_differ(tmp_path: Path):
     rows = rows_of(numbered)[:20] + [row(numbered(task).replace("Output", "Answer")) for task in tasks()[20:]]
-    path = write(tmp_path / "rows.jsonl", rows)
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with pytest.raises(InputError, match=r"fits 20 of 30.*row 21: character \d+.*Answer"):
         learn(path)
     assert learn(path, min_share=0.6).n_fitting == 20
@@ -208,7 +204,7 @@ def test_two_wordings_in_one_file_end_in_an_error_that_shows_where_they_differ(t
 def test_other_color_words_are_named_and_can_be_given(tmp_path: Path):
     words = (*COLOR_WORDS[:8], "Teal", "Maroon")
     rows = [row(numbered(task).replace("Purple", "Teal").replace("Brown", "Maroon")) for task in tasks()]
-    path = write(tmp_path / "rows.jsonl", rows)
+    path = write_jsonl(tmp_path / "rows.jsonl", rows)
     with pytest.raises(InputError, match=r"Maroon|Teal.*--colors"):
         learn(path)
     learned = learn(path, words)
@@ -219,11 +215,11 @@ def test_other_color_words_are_named_and_can_be_given(tmp_path: Path):
 def test_rows_with_one_train_pair_cannot_tell_how_pairs_follow_each_other(tmp_path: Path):
     one_pair = [row(numbered(replace(task, train=task.train[:1]))) for task in tasks()]
     with pytest.raises(InputError, match="two or more train pairs"):
-        learn(write(tmp_path / "rows.jsonl", one_pair))
+        learn(write_jsonl(tmp_path / "rows.jsonl", one_pair))
 
 
 def test_a_slots_name_in_the_text_is_an_error(tmp_path: Path):
-    path = write(tmp_path / "rows.jsonl", [row(numbered(task) + " {input}") for task in tasks()])
+    path = write_jsonl(tmp_path / "rows.jsonl", [row(numbered(task) + " {input}") for task in tasks()])
     with pytest.raises(InputError, match=r"row 1 has the text \{input\}"):
         learn(path)
 
@@ -231,14 +227,14 @@ def test_a_slots_name_in_the_text_is_an_error(tmp_path: Path):
 def test_all_rows_are_checked_not_only_those_that_the_template_was_made_from(tmp_path: Path):
     rows = [row(numbered(task), number) for number, task in enumerate(tasks() * 11)]
     rows[320] = row("No grids here.")
-    learned = learn(write(tmp_path / "rows.jsonl", rows))
+    learned = learn(write_jsonl(tmp_path / "rows.jsonl", rows))
     assert (learned.n_fitting, learned.n_rows) == (329, 330)
     assert learned.misfits[0].startswith("row 321: ")
 
 
 def test_only_the_first_rows_are_read(tmp_path: Path):
     rows = [*rows_of(numbered), row("No grids here.")]
-    learned = learn(write(tmp_path / "rows.jsonl", rows), n_rows=len(rows) - 1)
+    learned = learn(write_jsonl(tmp_path / "rows.jsonl", rows), n_rows=len(rows) - 1)
     assert (learned.n_fitting, learned.n_rows) == (len(rows) - 1, len(rows) - 1)
 
 
@@ -247,7 +243,7 @@ def test_only_the_first_rows_are_read(tmp_path: Path):
 
 def test_rows_are_read_from_all_forms_alike(tmp_path: Path):
     rows = rows_of(unnumbered)[:3]
-    write(tmp_path / "a.jsonl", rows)
+    write_jsonl(tmp_path / "a.jsonl", rows)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress((tmp_path / "a.jsonl").read_bytes()))
     (tmp_path / "c.json").write_text(json.dumps(rows))
     (tmp_path / "d.json.gz").write_bytes(gzip.compress(json.dumps(rows).encode()))
@@ -263,8 +259,8 @@ def test_rows_are_read_from_all_forms_alike(tmp_path: Path):
 def test_of_a_folder_all_files_are_read_but_hidden_ones(tmp_path: Path):
     rows = rows_of(unnumbered)[:3]
     (tmp_path / "data").mkdir()
-    write(tmp_path / "data/b.jsonl", rows[1:])
-    write(tmp_path / "data/a.jsonl", rows[:1])
+    write_jsonl(tmp_path / "data/b.jsonl", rows[1:])
+    write_jsonl(tmp_path / "data/a.jsonl", rows[:1])
     (tmp_path / ".snakemake_timestamp").touch()
     assert [turn.user for turn in read_first_turns(tmp_path)] == [unnumbered(task) for task in tasks()[:3]]
 
@@ -272,7 +268,7 @@ def test_of_a_folder_all_files_are_read_but_hidden_ones(tmp_path: Path):
 def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):
     turns = [("user", "u1"), ("assistant", "a1"), ("user", "u2"), ("assistant", "a2")]
     content = {"messages": [{"role": role, "content": text} for role, text in turns]}
-    (only,) = read_first_turns(write(tmp_path / "rows.jsonl", [content]))
+    (only,) = read_first_turns(write_jsonl(tmp_path / "rows.jsonl", [content]))
     assert (only.system, only.user, only.assistant) == ("", "u1", "a1")
 
 
@@ -303,7 +299,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
 
 
 def test_an_empty_file_is_named(tmp_path: Path):
-    path = write(tmp_path / "rows.jsonl", [])
+    path = write_jsonl(tmp_path / "rows.jsonl", [])
     with pytest.raises(InputError, match=r"rows\.jsonl"):
         learn(path)
 
@@ -311,7 +307,7 @@ def test_an_empty_file_is_named(tmp_path: Path):
 def test_one_odd_answer_takes_nothing_from_the_prefix(tmp_path: Path):
     rows = rows_of(numbered)
     rows[3]["messages"][-1]["content"] = "I cannot do that."
-    learned = learn(write(tmp_path / "rows.jsonl", rows))
+    learned = learn(write_jsonl(tmp_path / "rows.jsonl", rows))
     assert learned.template.assistant_prefix == PREFIX
     assert (learned.n_fitting, learned.n_prefixed) == (len(rows), len(rows) - 1)
 
@@ -321,7 +317,7 @@ def test_a_prefix_does_not_end_between_a_sign_and_a_line_break(tmp_path: Path):
     rows = rows_of(numbered)
     for number, row in enumerate(rows):
         row["messages"][-1]["content"] = f"Here is what I think:\n{'AB'[number % 2]}{number}"
-    assert learn(write(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == "Here is what I"
+    assert learn(write_jsonl(tmp_path / "rows.jsonl", rows)).template.assistant_prefix == "Here is what I"
 
 
 @pytest.mark.parametrize("content", [None, [{"type": "text", "text": "x"}], 3])
@@ -329,4 +325,4 @@ def test_an_answer_that_is_no_text_is_named(tmp_path: Path, content: object):
     rows = rows_of(numbered)
     rows[1]["messages"][-1]["content"] = content
     with pytest.raises(InputError, match=r"rows\.jsonl: row 2: expected"):
-        learn(write(tmp_path / "rows.jsonl", rows))
+        learn(write_jsonl(tmp_path / "rows.jsonl", rows))

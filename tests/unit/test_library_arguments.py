@@ -21,8 +21,7 @@ from typing import Any, get_args
 from unittest.mock import MagicMock
 
 import pytest
-import trackers
-from checkout import ROOT, TINY
+from checkout import ROOT, TINY, TRACKERS
 
 from arc_refinery.config import Imitation, Lengths, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.trl_keywords import SET_BY, known_keywords
@@ -46,7 +45,7 @@ def source_of(package: str) -> Path:
     """Folder of an installed package, which is not imported."""
     spec = find_spec(package)
     if spec is None:
-        return trackers.FOLDER / package
+        return TRACKERS / package
     assert spec.origin is not None
     return Path(spec.origin).parent
 
@@ -291,7 +290,7 @@ def test_variables_are_found():
 
 @pytest.mark.parametrize("word", READERS)
 def test_every_variable_is_read_by_a_library(word: str):
-    installed = [package for package in READERS[word] if find_spec(package) or (trackers.FOLDER / package).exists()]
+    installed = [package for package in READERS[word] if find_spec(package) or (TRACKERS / package).exists()]
     if not installed:
         pytest.skip(f"{READERS[word][0]} is not installed in this environment")
     texts = [path.read_text() for package in installed for path in source_of(package).rglob("*.py")]

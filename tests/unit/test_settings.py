@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 import pytest
 import tyro
 from checkout import ROOT, SMALL, TOOLS
-from given import REFINING, TOOL_USE, Changes, contents, of_refining, of_tool_use, put, settings
+from experiments import REFINING, TOOL_USE, Changes, contents, put, refining_commands, settings, tool_use_commands
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
@@ -97,7 +97,7 @@ class Given(NamedTuple):
 def given(experiment: Experiment) -> Given:
     jobs: dict[str, Command]
     if isinstance(experiment, Refining):
-        jobs, sets = of_refining(experiment), [*experiment.set_names, *experiment.part_names]
+        jobs, sets = refining_commands(experiment), [*experiment.set_names, *experiment.part_names]
         read = {
             name: refining_inputs.adapter(experiment, name.split()[1], name.split()[2])
             for name in jobs
@@ -106,7 +106,7 @@ def given(experiment: Experiment) -> Given:
         jobs |= {"wording": refining_stages.wording(experiment)} if experiment.template_rows else {}
     else:
         assert isinstance(experiment, ToolUse)
-        jobs, sets = of_tool_use(experiment), experiment.set_names
+        jobs, sets = tool_use_commands(experiment), experiment.set_names
         read = {arm.name: tool_inputs.arm_adapter(experiment, arm.name) for arm in experiment.arms}
     jobs |= {f"job of {name}": stages.training_job(experiment, name) for name in experiment.runs}
     jobs |= {f"fetch {download.path}": stages.fetch(experiment, download.path) for download in experiment.downloads}

@@ -7,7 +7,6 @@ import json
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 from checkout import ROOT
 from messages import Wording
 from pydantic import ValidationError
-from row_files import write_gzip, write_parquet
+from row_files import WRITERS, each_format, write_gzip, write_jsonl, write_parquet
 
 from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
@@ -39,19 +38,6 @@ def row(**changes: Any) -> dict[str, Any]:
     """A BARC row: the first example has a 1x2 input and a 2x1 output."""
     examples = [[[[1, 2]], [[1], [2]]], [[[3]], [[3]]], [[[4, 5], [6, 7]], [[4, 6], [5, 7]]]]
     return {"source": SOURCE, "examples": examples, "seeds": [11, 12, 13]} | changes
-
-
-def write_jsonl(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(line) + "\n" for line in rows))
-    return path
-
-
-WRITERS: dict[str, Callable[[Path, list[Any]], Path]] = {
-    ".jsonl": write_jsonl,
-    ".jsonl.gz": write_gzip,
-    ".parquet": write_parquet,
-}
-each_format = pytest.mark.parametrize("suffix", WRITERS)
 
 
 def read_barc_rows(path: Path, left_out: Counter[str] | None = None) -> list[Problem]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pytest
 import yaml
 from checkout import ROOT, SMALL, TOOLS
-from given import REFINING, TOOL_USE, contents, of_refining, of_tool_use
+from experiments import REFINING, TOOL_USE, contents, refining_commands, tool_use_commands
 from pydantic import BaseModel, Field, ValidationError
 
 from arc_refinery import config
@@ -134,7 +134,7 @@ def _flags(jobs: dict[str, Command], job: str) -> str | None:
     ],
 )
 def test_a_setting_of_refining_changes_its_stages(change: Change, expected: set[str]) -> None:
-    assert changed(SMALL, change, of_refining) == expected
+    assert changed(SMALL, change, refining_commands) == expected
 
 
 SUMS = {"episodes sums untrained", "episodes sums trained"}
@@ -170,7 +170,7 @@ EPISODES = SUMS | {"episodes programs untrained", "episodes programs trained"}
     ],
 )
 def test_a_setting_of_tool_use_changes_its_stages(change: Change, expected: set[str]) -> None:
-    assert changed(TOOLS, change, of_tool_use) == expected
+    assert changed(TOOLS, change, tool_use_commands) == expected
 
 
 def test_what_changes_no_result_is_given_beside() -> None:
@@ -200,7 +200,7 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["tools"] = ["calculator", "read_file"]
     content["data"]["files"] = str(tmp_path)
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
-    commands = of_tool_use(experiment := validate_experiment(content, "mine.yaml", ToolUse))
+    commands = tool_use_commands(experiment := validate_experiment(content, "mine.yaml", ToolUse))
     assert {job for job, stage in commands.items() if "--files" in stage.words()} == EPISODES | {"train trained"}
     assert tool_inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
 
@@ -260,10 +260,10 @@ def test_a_job_reads_back_what_its_stage_was_given(base: str, variants: dict[str
     for content in contents(base, variants):
         experiment = validate_experiment(content, base)
         if isinstance(experiment, Refining):
-            jobs = of_refining(experiment)
+            jobs = refining_commands(experiment)
         else:
             assert isinstance(experiment, ToolUse)
-            jobs = of_tool_use(experiment)
+            jobs = tool_use_commands(experiment)
         for job in jobs.values():
             typed = read(type(job), [*job.words(), *job.words(tuning=True), *words_of_rules(job)], "job")
             unset = type(job).model_fields.keys() - job.model_fields_set

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
-from messages import Wording
+from messages import Wording, run
 
 from arc_refinery import cli, records
 from arc_refinery.records.questions import Question
@@ -28,14 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     records.write(tmp_path / "sums.parquet", Question, questions, 0, {})
     records.write(tmp_path / "others.parquet", records.Conversation, [], 0, {})
     return tmp_path
-
-
-def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
-    """Return the command line's exit: a code, or a message and code 1."""
-    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Programs against asserts: verdicts of honest programs, right and wrong. Cheats are in tests/hostile."""
 
-from collections.abc import Iterator
-
 import pytest
 from factories import make_question
 
@@ -14,12 +12,6 @@ from arc_refinery.tool_use.questions.data import mbpp_question
 from arc_refinery.tool_use.questions.generator import mbpp_row
 
 Executors = tuple[Executor, Executor]
-
-
-@pytest.fixture(scope="module")
-def executors(executor: Executor) -> Iterator[Executors]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as graders:
-        yield executor, graders
 
 
 def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup: str = "") -> Question:

@@ -2,13 +2,13 @@
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import row_files
 from messages import Wording
-from row_files import write_gzip, write_parquet
+from row_files import each_format
 
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
@@ -39,12 +39,7 @@ def write_jsonl(path: Path, rows: list[Any]) -> Path:
     return path
 
 
-WRITERS: dict[str, Callable[[Path, list[Any]], Path]] = {
-    ".jsonl": write_jsonl,
-    ".jsonl.gz": write_gzip,
-    ".parquet": write_parquet,
-}
-each_format = pytest.mark.parametrize("suffix", WRITERS)
+WRITERS = row_files.WRITERS | {".jsonl": write_jsonl}
 
 
 @each_format

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from checkout import TINY_TOOLS
 from messages import Wording
+from written_turns import END, OTHER_END
 
 from arc_refinery.records.transcripts import EpisodeMessage
 from arc_refinery.tool_use.config import Generation
@@ -14,7 +15,6 @@ from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
-END, OTHER_END = "<|im_end|>", "<|endoftext|>"
 LIMITS = Generation(max_turn_tokens=100, max_episode_tokens=400, max_calls=3)
 ANSWER = f"<think>\n6 hats.\n</think>\n\n#### 6{END}"
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.transcripts import Call, Conversation, EpisodeMessage, Segment
-from arc_refinery.sandbox import Executor, Limits
+from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
@@ -30,12 +29,6 @@ Executors = tuple[Executor, Executor]
 SUM = {"question": "Ann has 2 hats and buys 3. How many?", "answer": "2+3=<<2+3=5>>5\n#### 5"}
 DOUBLE = {"text": "Double it.", "code": "def double(n): return 2 * n", "test_list": ["assert double(2) == 4"]}
 CAPITAL = {"question": "Capital of Peru?", "answer": "Lima"}
-
-
-@pytest.fixture(scope="module")
-def executors(executor: Executor) -> Iterator[Executors]:
-    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=256)) as graders:
-        yield executor, graders
 
 
 def generated(form: str = "gsm8k", levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
 pytestmark = pytest.mark.snakemake
 
 CODE = "```python\nfrom common import *\n\ndef transform(grid):\n"
-
-
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with Hub() as hub:
-        yield hub
 
 
 def json_lines(rows: list[dict[str, Any]]) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any
 
 import processes
 import pytest
-from checkout import ROOT, TINY, MadeOnce, is_whole
+from checkout import ROOT, TINY, MadeOnce, contents, is_whole
 from safetensors.torch import load_file
 
 from arc_refinery.training.log import Choice, HeldoutResult, read_lines
@@ -78,10 +78,6 @@ def run(command: list[str]) -> str:
     done = processes.run(command, ROOT)
     assert done.returncode == 0, done.stderr
     return done.stderr
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def kinds_of(folder: Path) -> tuple[list[Any], ...]:

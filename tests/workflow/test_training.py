@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trackers
-from checkout import Checkout, is_whole
+from checkout import TRACKERS, Checkout, contents, is_whole
 from safetensors.torch import load_file
 
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
@@ -49,10 +48,6 @@ def terminated(trainer, *arguments, **named):
 grpo.Trainer._calculate_rewards = terminated
 main()
 """
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def contents_of_files(folder: Path) -> dict[str, bytes]:
@@ -202,9 +197,11 @@ def test_prompts_that_are_read_once_train_the_same_adapter(finished: Checkout, t
     assert 0 < apart < 1e-3 * moved  # two ways to add up, not one and the same
 
 
-@trackers.needs_trackers
+@pytest.mark.skipif(
+    not (TRACKERS / "wandb").exists(), reason="wandb and trackio are not installed: `make trackers` says why"
+)
 def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Path):
-    folders = [f"WANDB_DIR={tmp_path}", f"TRACKIO_DIR={tmp_path}", f"PYTHONPATH={trackers.FOLDER}"]
+    folders = [f"WANDB_DIR={tmp_path}", f"TRACKIO_DIR={tmp_path}", f"PYTHONPATH={TRACKERS}"]
     command = training(tmp_path / "tracked@2", "--max-steps 2 --n-heldout 1")
     command[command.index("--report-to") + 1 : command.index("--max-steps")] = ["wandb", "trackio"]
     run(finished, ["env", *folders, *command])

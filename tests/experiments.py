@@ -99,7 +99,7 @@ def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[
             yield ".".join(inner), field, value
 
 
-def of_refining(experiment: Refining) -> dict[str, Command]:
+def refining_commands(experiment: Refining) -> dict[str, Command]:
     sets, training = [task_set.name for task_set in experiment.evaluation.sets], experiment.training
     evaluated = [(name, branch) for name in sets for branch in experiment.branches]
     trained = [(tasks, "turn1") for tasks in experiment.training_tasks] if training else []
@@ -120,7 +120,7 @@ def of_refining(experiment: Refining) -> dict[str, Command]:
     return jobs | _trainings(experiment)
 
 
-def of_tool_use(experiment: ToolUse) -> dict[str, Command]:
+def tool_use_commands(experiment: ToolUse) -> dict[str, Command]:
     jobs: dict[str, Command] = {
         **{f"questions {name}": tool_use.questions(experiment, name) for name in experiment.sets},
         **{
