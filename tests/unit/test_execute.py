@@ -13,7 +13,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.attempts import Execute
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.jsonl import count_programs
-from arc_refinery.sandbox.self_check import PROMISES
+from arc_refinery.sandbox.surroundings import PROMISES
 from arc_refinery.sandbox.types import Trial
 
 FLIP = "from common import *\ndef transform(grid):\n    return np.fliplr(grid)"

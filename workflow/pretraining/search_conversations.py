@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config.experiment import GENERATOR, LEVELS, ToolChoice
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
-from arc_refinery.tool_use.questions.depot import DepotQuestion, make_depot
+from arc_refinery.tool_use.questions.depot import make_depot
 from arc_refinery.tool_use.tools.search import best_passages, indexed
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import assistant, called
@@ -62,9 +62,5 @@ def _messages(rng: random.Random, calls: bool) -> list[ChatMessage]:
             thought = fact
         corpus.close()
     messages.append(assistant(thought))
-    messages[-1]["content"] += f"#### {_answer(question, rng, n_look_ups == n_needed)}"
+    messages[-1]["content"] += f"#### {question.answer if n_look_ups == n_needed else rng.choice(question.choices)}"
     return messages
-
-
-def _answer(question: DepotQuestion, rng: random.Random, is_known: bool) -> str:
-    return question.answer if is_known else rng.choice(question.choices)

@@ -14,7 +14,6 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic.fields import FieldInfo
 
 from arc_refinery.errors import InputError
 
@@ -108,11 +107,7 @@ RULE, TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, EPISODES, REPORT = Mark
 
 def marked(section: type[BaseModel], *marks: Mark) -> set[str]:
     """Names of the fields that have one of the marks."""
-    return {name for name, field in section.model_fields.items() if not set(marks).isdisjoint(_marks(field))}
-
-
-def _marks(field: FieldInfo) -> list[Mark]:
-    return [mark for mark in field.metadata if isinstance(mark, Mark)]
+    return {name for name, field in section.model_fields.items() if any(mark in field.metadata for mark in marks)}
 
 
 _IN_WORDS = {

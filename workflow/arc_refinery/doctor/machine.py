@@ -215,8 +215,7 @@ def answers(experiment: Experiment, results: Path) -> Finding:
 
 def sandbox(settings: Sandbox) -> Finding:
     """Check that the sandbox contains hostile programs on this machine."""
-    from arc_refinery.sandbox.self_check import self_check
-    from arc_refinery.sandbox.surroundings import surroundings
+    from arc_refinery.sandbox.surroundings import self_check, surroundings
 
     check = "the sandbox keeps its promises"
     try:

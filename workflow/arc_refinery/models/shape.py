@@ -125,12 +125,9 @@ def weight_names(folder: Path) -> list[str]:
 
 def without_module(targets: Iterable[str], modules: Iterable[str]) -> list[str]:
     """Return the names in `lora.target_modules` that no module of a network has: peft leaves them out in silence."""
-    ends = {name[start:] for name in modules for start in _starts(name)}
+    words_of_names = (name.split(".") for name in modules)
+    ends = {".".join(words[start:]) for words in words_of_names for start in range(len(words))}
     return [target for target in targets if target not in ends]
-
-
-def _starts(name: str) -> list[int]:
-    return [0, *(index + 1 for index, letter in enumerate(name) if letter == ".")]
 
 
 def names_of(modules: Iterable[str]) -> list[str]:

@@ -42,21 +42,19 @@ class Rows:
     def add(self, tokens: Tensor, running: Tensor) -> None:
         """Drop the rows that are not running, and read the next token of the others; both are (rows,)."""
         if not running.all():
-            self._select_rows(running.nonzero().squeeze(1))
+            rows = running.nonzero().squeeze(1)
+            self.numbers, self.owners, self.positions = (
+                values[rows] for values in (self.numbers, self.owners, self.positions)
+            )
+            self.cache.batch_select_indices(rows)
+            if self.prefixes:
+                self.prefixes.select_rows(rows)
         ids = tokens[running].unsqueeze(1)
         arguments = {"input_ids": ids}
         if self.prefixes:
             arguments = layout_arguments(self.prefixes, ids, self.positions.unsqueeze(1))
         self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
         self.positions = self.positions + 1
-
-    def _select_rows(self, rows: Tensor) -> None:
-        self.numbers, self.owners, self.positions = (
-            values[rows] for values in (self.numbers, self.owners, self.positions)
-        )
-        self.cache.batch_select_indices(rows)
-        if self.prefixes:
-            self.prefixes.select_rows(rows)
 
 
 def sample_rows(

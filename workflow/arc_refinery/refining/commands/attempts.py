@@ -167,8 +167,7 @@ class Execute(Command):
 
     def _check(self, limits: "Limits") -> None:
         from arc_refinery.sandbox import Executor
-        from arc_refinery.sandbox.self_check import self_check
-        from arc_refinery.sandbox.surroundings import surroundings
+        from arc_refinery.sandbox.surroundings import self_check, surroundings
 
         if self.programs or self.output:
             raise InputError("give --programs and --output, or --self-check alone")

@@ -154,11 +154,16 @@ class _Run:
             elif self.called.status is not Status.ok:
                 yield _failed_run(self.called)
             elif check not in comparable:
-                yield _not_plain(self._values(check))
+                value = next(value for value in self._values(check) if value.kind != "plain")
+                yield AssertResult(AssertOutcome(value.kind), value.error)
             elif self.compared is not None and self.compared.status is not Status.ok:
                 yield _failed_run(self.compared)
+            elif (answer := next(answers)).kind == "error":
+                yield AssertResult(AssertOutcome.error, answer.error)
+            elif answer.data == TRUE:
+                yield AssertResult(AssertOutcome.passed)
             else:
-                yield _compared(next(answers))
+                yield AssertResult(AssertOutcome.failed, "it is false")
 
     def _values(self, check: Check) -> list[Value]:
         assert self.called is not None
@@ -167,16 +172,3 @@ class _Run:
 
 def _failed_run(outcome: Outcome) -> AssertResult:
     return AssertResult(AssertOutcome(outcome.status), outcome.error)
-
-
-def _not_plain(values: Sequence[Value]) -> AssertResult:
-    value = next(value for value in values if value.kind != "plain")
-    return AssertResult(AssertOutcome(value.kind), value.error)
-
-
-def _compared(answer: Value) -> AssertResult:
-    if answer.kind == "error":
-        return AssertResult(AssertOutcome.error, answer.error)
-    return (
-        AssertResult(AssertOutcome.passed) if answer.data == TRUE else AssertResult(AssertOutcome.failed, "it is false")
-    )

@@ -101,11 +101,7 @@ def defines_tested(program: str, asserts: Iterable[str]) -> bool:
 
 
 def _tested(asserts: Iterable[str]) -> set[str]:
-    called = {name for test in asserts for name in _called(test)}
+    trees = filter(None, map(parsed, asserts))
+    calls = (node.func for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    called = {function.id for function in calls if isinstance(function, ast.Name)}
     return called - set(dir(builtins)) or called  # a program may redefine `sum`
-
-
-def _called(test: str) -> set[str]:
-    tree = parsed(test)
-    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)) if tree else ()
-    return {function.id for function in calls if isinstance(function, ast.Name)}
