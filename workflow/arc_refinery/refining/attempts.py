@@ -47,7 +47,7 @@ def attempt_settings(model: PromptedModel, decoding: Decoding) -> dict[str, Any]
 def sample_shard(
     prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding, output: Path
 ) -> Iterator[Attempt]:
-    """Yield the attempts on each prompt, in order; progress is kept next to `output` (shard.py)."""
+    """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py)."""
     tokenizer = check_sampling(prompts, model, adapter, decoding.max_output_tokens)
 
     def completion(sample: Sample) -> Completion:

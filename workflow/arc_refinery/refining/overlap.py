@@ -17,7 +17,7 @@ import numpy as np
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
-from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.arc.tasks import Task
 from arc_refinery.records import Overlap
 
 TEMPLATE_ROWS = "template_rows"  # in the column of the part or set: rows that the model was trained on before
@@ -88,17 +88,13 @@ def _numbered(task: Task) -> _Pairs:
     pairs: _Pairs = {}
     for pair in chain(task.train, task.test):
         if pair.output.size:
-            content, colors = _number_colors(pair)
-            pairs.setdefault(content, set()).add(colors)
+            cells = np.concatenate([pair.input.ravel(), pair.output.ravel()])
+            colors, first, index = np.unique(cells, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            shapes = bytes([*pair.input.shape, *pair.output.shape])
+            content = shapes + np.argsort(order).astype(np.uint8)[index].tobytes()
+            pairs.setdefault(content, set()).add(tuple(colors[order].tolist()))
     return pairs
-
-
-def _number_colors(pair: Pair) -> tuple[bytes, _Colors]:
-    cells = np.concatenate([pair.input.ravel(), pair.output.ravel()])
-    colors, first, index = np.unique(cells, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    shapes = bytes([*pair.input.shape, *pair.output.shape])
-    return shapes + np.argsort(order).astype(np.uint8)[index].tobytes(), tuple(colors[order].tolist())
 
 
 def _are_same_task(pairs: _Pairs, others: _Pairs) -> bool:

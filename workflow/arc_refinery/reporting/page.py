@@ -54,11 +54,15 @@ def to_html(text: str, origin: Path) -> str:
     _embed(tokens, origin)
     body: str = parser.renderer.render(tokens, parser.options, {})
     title = next((words for level, words, _ in headings if level == "h1"), origin.stem)
+    links = [
+        f'<li><a href="#{escape(anchor)}">{escape(words)}</a></li>\n' for tag, words, anchor in headings if tag == "h2"
+    ]
+    contents = f'<nav aria-label="Contents"><ul>\n{"".join(links)}</ul></nav>\n' if len(links) > 1 else ""
     return PAGE.format(
         policy=POLICY,
         title=escape(title),
         style=resources.files(__package__).joinpath("page.css").read_text(),
-        body=body.replace("</h1>\n", f"</h1>\n{_contents(headings)}", 1),
+        body=body.replace("</h1>\n", f"</h1>\n{contents}", 1),
     )
 
 
@@ -73,13 +77,6 @@ def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
             anchor = f"{base}-{number}" if number else base
             heading.attrSet("id", anchor)
             yield heading.tag, words, anchor
-
-
-def _contents(headings: Sequence[tuple[str, str, str]]) -> str:
-    links = [
-        f'<li><a href="#{escape(anchor)}">{escape(words)}</a></li>\n' for tag, words, anchor in headings if tag == "h2"
-    ]
-    return f'<nav aria-label="Contents"><ul>\n{"".join(links)}</ul></nav>\n' if len(links) > 1 else ""
 
 
 def _embed(tokens: Sequence[Token], origin: Path) -> None:

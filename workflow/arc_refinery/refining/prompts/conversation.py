@@ -157,7 +157,7 @@ def has_closed_code(completion: str) -> bool:
 
 
 def extract_code(completion: str) -> str | None:
-    """Return the first `python` block (an unclosed one counts), as published, else the block that blocks.py names.
+    """Return the first `python` block (an unclosed one counts), as published, else that of `last_program`.
 
     Only the text after a thought counts. An indented block, as in a list, is dedented: as it is, it could not run.
     """

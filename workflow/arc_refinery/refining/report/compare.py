@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-import pandas as pd
-
 from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show
-from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.config import Refining
 from arc_refinery.refining.evaluation.paired import PairedArms, SideResults, load_side, pair, shared_tasks
-from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults
+from arc_refinery.refining.evaluation.results import PASS_RATE
 from arc_refinery.refining.report.prose import VALIDATION
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting.compare import left_out, listed
@@ -51,22 +49,16 @@ def _arms(loaded: SideResults) -> Iterator[list[object]]:
     for name, repeated in loaded.metrics.items():
         for arm, metrics in zip(loaded.side.experiment.arms_called(name), repeated, strict=True):
             attempts = results.attempts_of_arm(arm)
+            rates = results.metrics_of_turn(arm, 2)[PASS_RATE] if len(arm.turns) > 1 else ()
             yield [
                 f"`{loaded.side.folder}`",
                 f"`{arm.name}`",
                 n,
                 solved_text(list(metrics["is_correct"])),
-                _second_turn_rate(results, arm),
+                share_text(list(rates)) if len(rates) else "–",
                 f"{len(attempts) / n:.1f}",
                 f"{attempts['tokens'].sum() / n:.0f}",
             ]
-
-
-def _second_turn_rate(results: SetResults, arm: Arm) -> str:
-    if len(arm.turns) < 2:
-        return "–"
-    rates: pd.Series = results.metrics_of_turn(arm, 2)[PASS_RATE]
-    return share_text(list(rates)) if len(rates) else "–"
 
 
 def _differences(first: SideResults, second: SideResults) -> list[str]:

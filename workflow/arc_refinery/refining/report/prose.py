@@ -121,7 +121,16 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
     for name in training.sets if training else ():
         left_out = {pair.task_id for pair in overlap if pair.tasks == name and not is_kept}
         sentences[name].append(f"The model was trained on {sizes[name] - len(left_out)} of its {sizes[name]} tasks.")
-    learned = {name: _task_ids(folder / name / "training") for name in experiment.training_tasks}
+    files = {"prompts.parquet": records.Prompt, "demonstrations.parquet": records.Demonstration}
+    learned = {
+        name: {
+            task_id
+            for file, kind in files.items()
+            if (path := folder / name / "training" / file).exists()
+            for task_id in records.texts(path, kind, "task_id")
+        }
+        for name in experiment.training_tasks
+    }
     for name, n in sizes.items():
         in_set = [pair for pair in overlap if pair.evaluated_in == name]
         if trained := [pair.evaluated_id for pair in in_set if pair.task_id in learned.get(pair.tasks, ())]:
@@ -137,13 +146,6 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
                 f"{_listed(in_rows, n)}."
             )
     return {name: listed for name, listed in sentences.items() if listed}
-
-
-def _task_ids(folder: Path) -> set[str]:
-    """Return the ids of the tasks that were trained on."""
-    files = {"prompts.parquet": records.Prompt, "demonstrations.parquet": records.Demonstration}
-    paths = {folder / name: kind for name, kind in files.items() if (folder / name).exists()}
-    return {task_id for path, kind in paths.items() for task_id in records.texts(path, kind, "task_id")}
 
 
 def _listed(task_ids: list[str], n: int) -> str:
