@@ -85,7 +85,7 @@ def episode(question: Question, number: int, letter: str) -> Episode:
 
 def experiment(
     results: Path,
-    change: Change = lambda one: one,
+    change: Change = lambda episode: episode,
     questions: Sequence[Question] = QUESTIONS,
     settings: Mapping[str, Any] = SETTINGS,
     every_answer: Mapping[str, Sequence[str]] = ANSWERS,
@@ -114,10 +114,6 @@ def experiment(
     for adapter in validated.adapters:
         log = folder / "adapters" / adapter / "training.jsonl"
         log.parent.mkdir(parents=True)
-        write_log(log)
+        steps = [{"step": step, "reward": step / 4, "share/calling": 0.5, "calls": 1.0} for step in (1, 2, 3)]
+        log.write_text("".join(json.dumps(step) + "\n" for step in steps))
     return validated
-
-
-def write_log(log: Path) -> None:
-    steps = [{"step": step, "reward": step / 4, "share/calling": 0.5, "calls": 1.0} for step in (1, 2, 3)]
-    log.write_text("".join(json.dumps(step) + "\n" for step in steps))

@@ -133,8 +133,8 @@ CHEATS = {
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_do_not_pass(executors: tuple[Executor, Executor], name: str):
-    asked, program = CHEATS[name]
-    report = graded(executors, program, asked)
+    source, program = CHEATS[name]
+    report = graded(executors, program, source)
     assert not report.is_passed
     assert report.n_checked == len(report.asserts)
 
@@ -142,9 +142,9 @@ def test_cheats_do_not_pass(executors: tuple[Executor, Executor], name: str):
 @pytest.mark.parametrize("name", CHEATS)
 def test_cheats_work_where_asserts_are_run_behind_the_program(name: str):
     """Not an attack: it shows that the programs of the test above are cheats."""
-    asked, program = CHEATS[name]
-    assert naive(asked.reference, asked)
-    assert naive(program, asked)
+    source, program = CHEATS[name]
+    assert naive(source.reference, source)
+    assert naive(program, source)
 
 
 # ---- endless and large ----
@@ -174,8 +174,8 @@ def test_what_is_endless_or_large_ends_and_does_not_pass(executors: tuple[Execut
 
 @pytest.mark.parametrize("value", ["10**9", "'x' * 60_000", "[0] * 10_000"])
 def test_a_value_that_makes_the_comparison_expensive(executors: tuple[Executor, Executor], value: str):
-    asked = question("assert f(3) * 10**8 != 7 ** (7 ** len(str(f(3))))", reference="def f(n): return 3")
-    (report,) = run_asserts([f"def f(n): return {value}"], [asked], *executors)
+    source = question("assert f(3) * 10**8 != 7 ** (7 ** len(str(f(3))))", reference="def f(n): return 3")
+    (report,) = run_asserts([f"def f(n): return {value}"], [source], *executors)
     assert str(report.asserts[0].outcome) in ("timeout", "memory")
     assert graded(executors, SQUARES.reference).is_passed
 

@@ -3,7 +3,6 @@
 A command must refuse the input with one message that names it, or give what it gives with the whole input.
 """
 
-import gzip
 import hashlib
 import json
 import os
@@ -301,7 +300,3 @@ def _doubled_key(content: bytes) -> bytes:
     """The first key of the first object, once more."""
     key = content[content.index(b'"') + 1 :].partition(b'"')[0]
     return content.replace(b"{", b'{"' + key + b'": 1, ', 1)
-
-
-def zipped(content: Any) -> bytes:
-    return gzip.compress(json.dumps(content).encode(), mtime=0)

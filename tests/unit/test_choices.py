@@ -24,6 +24,6 @@ def tables() -> Iterator[tuple[str, Mapping[Any, Any], set[Any]]]:
 
 
 def test_a_table_by_the_names_of_a_literal_has_all_of_them():
-    found = list(tables())
-    assert len(found) >= 4
-    assert {name: names ^ table.keys() for name, table, names in found if table.keys() != names} == {}
+    all_tables = list(tables())
+    assert len(all_tables) >= 4
+    assert {name: names ^ table.keys() for name, table, names in all_tables if table.keys() != names} == {}

@@ -362,10 +362,11 @@ def write_turn(files: BranchFiles, graded: list[GradedAttempt], prompts: list[Pr
     return files.folder
 
 
-def named(one: GradedAttempt, number: int) -> GradedAttempt:
+def named(attempt: GradedAttempt, number: int) -> GradedAttempt:
     """The attempt with the id that sampling gives it."""
-    name = records.attempt_id(one.prompt.prompt_id, number)
-    return replace(one, attempt=replace(one.attempt, attempt_id=name), verdict=replace(one.verdict, attempt_id=name))
+    name = records.attempt_id(attempt.prompt.prompt_id, number)
+    own, verdict = replace(attempt.attempt, attempt_id=name), replace(attempt.verdict, attempt_id=name)
+    return replace(attempt, attempt=own, verdict=verdict)
 
 
 def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_grading_jobs(

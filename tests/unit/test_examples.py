@@ -65,8 +65,8 @@ def test_the_mask_at_the_top_of_rollout(renderer: Renderer):
     continuation = rollout.Continuation(tokenizer, end_tokens(TINY, tokenizer))
     between = continuation.ids(rollout.TrainingPrompt.of(prompt), first, feedback)
     rows = re.findall(r"^ {4}([01]) +(\d+)  (.+(?:\n {14}.+)*)", str(rollout.__doc__), re.MULTILINE)
-    shown = [(mask, int(n), re.sub(r"\n +", "", text).replace("\\n", "\n")) for mask, n, text in rows]
-    assert shown == [
+    expected = [(mask, int(n), re.sub(r"\n +", "", text).replace("\\n", "\n")) for mask, n, text in rows]
+    assert expected == [
         ("1", len(first), answers[0]),
         ("0", len(between), tokenizer.decode(between)),
         ("1", len(second), answers[1]),
@@ -77,11 +77,11 @@ def test_the_feedback_at_the_top_of_template():
     task = make_task(train=(MIRROR.train[0], Pair(make_grid("12"), make_grid("10"))))
     outputs = (make_grid("01"), make_grid("30"))
     doc = str(template.__doc__)
-    given, residual, difference = (
+    pairs, residual, difference = (
         prompts.execution_feedback(task, outputs, prompts.load_template("compact", form=form))
         for form in ("given", "residual", "difference")
     )
-    assert indented(given) in doc
+    assert indented(pairs) in doc
     block = doc.partition("are listed:\n\n")[2].partition("\n\n")[0].splitlines()
     left, right = zip(*(line.strip().partition("    ")[::2] for line in block), strict=True)
     assert list(left) == residual.splitlines()[5:-1]

@@ -290,11 +290,9 @@ def test_swapped_colours_are_never_one_and_the_same() -> None:
     rng = random.Random(0)
     for operation in OPERATIONS:
         if {"a", "b"} <= set(operation.parameters):
-            assert all(values["a"] != values["b"] for values in (_values(rng, operation) for _ in range(300)))
-
-
-def _values(rng: random.Random, operation: Operation) -> dict[str, str]:
-    return generator._fill(rng, operation).values
+            assert all(
+                values["a"] != values["b"] for values in (generator._fill(rng, operation).values for _ in range(300))
+            )
 
 
 def test_a_composition_is_often_answered_wrongly_with_one_of_its_parts() -> None:

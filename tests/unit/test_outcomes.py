@@ -174,7 +174,7 @@ def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def of_two_arms(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def two_arms(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """The section's text, and the folder of its tables and pictures."""
     folder, files = tmp_path_factory.mktemp("section"), Attachments("link")
     text = section(files, {"independent": [4], "refine": [2, 2]})
@@ -182,8 +182,8 @@ def of_two_arms(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return text, folder
 
 
-def test_tasks_won_and_lost_are_counted_and_named(of_two_arms: tuple[str, Path]):
-    text, folder = of_two_arms
+def test_tasks_won_and_lost_are_counted_and_named(two_arms: tuple[str, Path]):
+    text, folder = two_arms
     # independent solves a and c; refining b (by its second turn) and c
     assert "| `refine` against `independent` | 4 | 1 | 1 | 1 | 1 |" in text
     assert "- `refine` against `independent`, only refining: `b`\n" in text
@@ -234,8 +234,8 @@ def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest
     assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
 
 
-def test_nothing_is_cut_off_in_the_pictures(of_two_arms: tuple[str, Path]):
-    _, folder = of_two_arms
+def test_nothing_is_cut_off_in_the_pictures(two_arms: tuple[str, Path]):
+    _, folder = two_arms
     for name in ("outcomes", "pass-rates"):
         pixels: np.ndarray = matplotlib.image.imread(folder / f"small-{name}.png")
         edges = (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1])

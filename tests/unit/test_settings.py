@@ -85,7 +85,7 @@ READ_BY = {
 }
 
 
-class Given(NamedTuple):
+class Commands(NamedTuple):
     """Commands of an experiment and their words."""
 
     jobs: dict[str, Command]  # by stage
@@ -94,7 +94,7 @@ class Given(NamedTuple):
     beside: dict[str, Any]
 
 
-def given(experiment: Experiment) -> Given:
+def commands_of(experiment: Experiment) -> Commands:
     jobs: dict[str, Command]
     if isinstance(experiment, Refining):
         jobs, sets = refining_commands(experiment), [*experiment.set_names, *experiment.part_names]
@@ -116,7 +116,7 @@ def given(experiment: Experiment) -> Given:
         "training": getattr(experiment, "training_tasks", []),
     }
     params, tuning = ({name: job.words(is_tuning) for name, job in jobs.items()} for is_tuning in (False, True))
-    return Given(jobs, params, tuning, beside)
+    return Commands(jobs, params, tuning, beside)
 
 
 def others(annotation: Any, value: Any) -> Iterator[Any]:
@@ -158,7 +158,7 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
     places, with_effect, sections, against_its_mark = set(), set(), set(), set()
     for content in contents(base, variants):
         before = validate(deepcopy(content), base)
-        given_before = given(before)
+        commands_before = commands_of(before)
         for place, field, value in settings(before):
             key = re.sub(r"^data\.\w+\.tools\.", "tools.", re.sub(r"\.\d+\b", "", place))
             places.add(key)
@@ -166,11 +166,11 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
             if key in with_effect:
                 continue
             for after in changes_of(content, place, field, before, value):
-                given_after = given(after)
-                if given_before[1:] == given_after[1:]:
+                commands_after = commands_of(after)
+                if commands_before[1:] == commands_after[1:]:
                     continue
                 with_effect.add(key)
-                if given_before.params != given_after.params and not {TUNING, REPORT}.isdisjoint(field.metadata):
+                if commands_before.params != commands_after.params and not {TUNING, REPORT}.isdisjoint(field.metadata):
                     against_its_mark.add(key)
                 break
     assert against_its_mark == set()
@@ -239,12 +239,14 @@ def with_other(section: type[Optimizer], content: Changes, name: str, field: Fie
 
 
 def test_a_key_of_an_adapter_reaches_peft():
-    def given(lora: Lora) -> Any:
+    def keywords_of(lora: Lora) -> Any:
         return library_arguments.lora_adapter(lora), lora.load_in_4bit and library_arguments.four_bits("float32")
 
     changes = {"lora_r": 3, "lora_alpha": 3, "target_modules": ("q_proj",), "load_in_4bit": True}
     assert changes.keys() == Lora.model_fields.keys()
-    assert all(given(LORA.model_copy(update={name: value})) != given(LORA) for name, value in changes.items())
+    assert all(
+        keywords_of(LORA.model_copy(update={name: value})) != keywords_of(LORA) for name, value in changes.items()
+    )
 
 
 # options of the command line
@@ -252,9 +254,9 @@ def test_a_key_of_an_adapter_reaches_peft():
 TEXTS = ("rules/*.smk", "docs/*.md", "README.md", "config/README.md", "tests/gpu/README.md")
 
 
-def given_in_variants(base: str, variants: dict[str, Changes]) -> Iterator[Given]:
+def commands_of_variants(base: str, variants: dict[str, Changes]) -> Iterator[Commands]:
     for variant in contents(base, variants):
-        yield given(validate(variant, base))
+        yield commands_of(validate(variant, base))
 
 
 def options(command: str) -> set[str]:
@@ -269,7 +271,7 @@ def options(command: str) -> set[str]:
 def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
     texts = [path.read_text() for pattern in TEXTS for path in ROOT.glob(pattern)]
     used = {option for text in texts for option in re.findall(r"--[a-z][\w.-]*", text)}
-    for variant in (*given_in_variants(SMALL, REFINING), *given_in_variants(TOOLS, TOOL_USE)):
+    for variant in (*commands_of_variants(SMALL, REFINING), *commands_of_variants(TOOLS, TOOL_USE)):
         used |= {option for job in variant.jobs.values() for option in options_of(type(job), job.model_fields_set)}
     commands = [
         *(name for name in cli.COMMANDS if not name.startswith("dev ")),

@@ -52,9 +52,9 @@ def content(**grpo: Any) -> dict[str, Any]:
     return loaded
 
 
-def value(term: str, one: ScoredEpisode, max_episode_tokens: int = 160) -> float:
+def value(term: str, scored: ScoredEpisode, max_episode_tokens: int = 160) -> float:
     (values,) = (
-        Reward([EpisodeTerm.model_validate(term)]).values([replace(one, max_tokens=max_episode_tokens)]).values()
+        Reward([EpisodeTerm.model_validate(term)]).values([replace(scored, max_tokens=max_episode_tokens)]).values()
     )
     return float(values[0])
 
@@ -101,7 +101,7 @@ PROGRAM = make_question(kind="code_exec", asserts=Asserts(("assert double(2) == 
 
 
 @pytest.mark.parametrize(
-    ("one", "expected"),
+    ("scored", "expected"),
     [
         (episode("#### 7"), 1.0),
         (episode("<think>\n3 + 4\n</think>\n\nThe answer is 7."), 1.0),
@@ -132,8 +132,8 @@ PROGRAM = make_question(kind="code_exec", asserts=Asserts(("assert double(2) == 
         (episode("", question=PROGRAM, answer="def double(n) return 0"), 0.0),
     ],
 )
-def test_the_form_of_an_episode(one: ScoredEpisode, expected: float):
-    assert value("format", one) == expected
+def test_the_form_of_an_episode(scored: ScoredEpisode, expected: float):
+    assert value("format", scored) == expected
 
 
 def test_tests_that_pass_and_tokens_are_shares():

@@ -239,9 +239,9 @@ def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path
 
 
 def test_thoughts_and_results_are_measured_in_characters(tmp_path: Path):
-    def thinking(one: Episode) -> Episode:
-        last = EpisodeMessage("assistant", f"<think>\n{'x' * one.n_tokens}\n</think>\n\n#### 2")
-        return replace(one, messages=(*one.messages[:-1], last))
+    def thinking(episode: Episode) -> Episode:
+        last = EpisodeMessage("assistant", f"<think>\n{'x' * episode.n_tokens}\n</think>\n\n#### 2")
+        return replace(episode, messages=(*episode.messages[:-1], last))
 
     text = composed(tmp_path, experiment(tmp_path, thinking))
     (section,) = re.findall(r"### Lengths of thoughts and results\n(.*?)\n###", text, re.DOTALL)
@@ -483,8 +483,8 @@ def headings(text: str) -> list[str]:
 def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, text: str, results: Path, words: str):
     questions = [replace(question, text=words, reference=words) for question in QUESTIONS]
 
-    def saying(one: Episode) -> Episode:
-        return replace(one, messages=(*one.messages[:-1], EpisodeMessage("assistant", words)))
+    def saying(episode: Episode) -> Episode:
+        return replace(episode, messages=(*episode.messages[:-1], EpisodeMessage("assistant", words)))
 
     said = composed(tmp_path, experiment(tmp_path, saying, questions))
     assert headings(said) == headings(text)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def questions(run: Checkout, name: str) -> list[Question]:
 def episodes(run: Checkout, name: str, arm: str) -> list[Episode]:
     shards = (run.folder / RESULTS / name / arm).glob("*.parquet")
     return sorted(
-        (episode for shard in shards for episode in records.read(shard, Episode)), key=lambda one: one.episode_id
+        (episode for shard in shards for episode in records.read(shard, Episode)), key=attrgetter("episode_id")
     )
 
 

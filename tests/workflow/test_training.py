@@ -210,7 +210,7 @@ def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Pat
     assert len(rewards) == 2
     with sqlite3.connect(tmp_path / "arc-refinery.db") as database:
         rows = database.execute("select run_name, metrics from metrics").fetchall()
-    logged = [one for _, metrics in rows if "train/reward" in (one := json.loads(metrics))]
+    logged = [values for _, metrics in rows if "train/reward" in (values := json.loads(metrics))]
     assert {entry["train/global_step"]: entry["train/reward"] for entry in logged} == rewards
     (run_file,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     name = f"{tmp_path}/tracked {run_file.stem.removeprefix('run-')[:8]}"  # without @2: all parts are one run
