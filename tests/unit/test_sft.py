@@ -123,7 +123,7 @@ def test_exactly_the_answer_and_its_end_carry_loss(prefix: str, renderer: Render
 def test_rows_side_by_side_train_the_adapter_that_padded_rows_train(
     rows: list[SftRow], undisturbed: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(sft, "share", lambda _: "for comparison")
+    monkeypatch.setattr(sft, "enable_layouts", lambda _: "for comparison")
     padded = train(rows, tmp_path)
     before, after = (load(files["adapter_model.safetensors"]) for files in (padded, undisturbed))
     moved = torch.cat([weights.flatten() for name, weights in after.items() if "lora_B" in name])  # zeros at first

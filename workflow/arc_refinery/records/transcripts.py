@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
-# with another tool call after the model was told that no calls are left.
+# with another tool call after a result that said that no calls are left.
 Ending = Literal["answer", "truncated", "tokens", "calls"]
 
 
@@ -46,7 +46,7 @@ class EpisodeMessage:
 @dataclass(frozen=True, slots=True)
 class Call:
     tool: str  # empty if the call named no existing tool
-    fault: str  # what was wrong with the call (tools.py); empty if nothing was
+    fault: str  # what was wrong with the call (tool_use/calls/tool.py); empty if nothing was
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,4 +119,4 @@ class Trial:
 
     promise: str  # or the property of the machine that was looked at
     is_kept: bool
-    result: str  # status and error of a hostile program; what the machine has
+    result: str  # status and error of a hostile program, or the property of the machine

@@ -1,1 +1,1 @@
-"""SFT and GRPO of a LoRA adapter. Environments (refine/, tool_use/) supply the prompts and the rewards."""
+"""SFT and GRPO of a LoRA adapter. Environments (refining/, tool_use/) supply the prompts and the rewards."""

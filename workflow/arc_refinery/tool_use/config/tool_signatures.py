@@ -94,7 +94,7 @@ def _signature(code: OwnCode, node: ast.FunctionDef, is_method: bool) -> ToolSig
         raise code.error(node, "has arguments without names (*, ** or /)", "named ones; give each argument a name")
     if is_method and node.decorator_list:
         raise code.error(
-            node, "is decorated", "a plain method; remove the decorator, or the docstring if it is no tool"
+            node, "is decorated", "a plain method; remove the decorator, or the docstring if it is not a tool"
         )
     named = [*arguments.args[is_method:], *arguments.kwonlyargs]
     doc = ast.get_docstring(node)
