@@ -68,7 +68,7 @@ def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
 
 
 @pytest.mark.parametrize(
-    ("request", "text"),
+    ("gpu_needs", "text"),
     [
         ({"gpu_mem_mb": 48000}, "GPUsMinMemory 48000"),
         ({"gpu_cuda": 13.1}, "GPUsMinRuntime 13010"),
@@ -76,9 +76,9 @@ def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
     ],
 )
 def test_a_request_that_no_machine_meets_is_said_at_once(
-    prepared: Checkout, condor: Callable[..., Run], pool: Pool, request: dict[str, Any], text: str
+    prepared: Checkout, condor: Callable[..., Run], pool: Pool, gpu_needs: dict[str, Any], text: str
 ):
-    needs = {"sample": {"gpus": 1} | request}
+    needs = {"sample": {"gpus": 1} | gpu_needs}
     changed = prepared.change(lambda config: config.update(resources=needs), LONG)
     run = condor(prepared, "--force", SHARD, config=changed)
     line = run.says("No machine of the pool can run job", 30)
