@@ -13,8 +13,7 @@ from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict, attempt_id
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Episode
+from arc_refinery.records.tool_use import Episode, Question
 
 MODEL = "models/m"
 

@@ -15,8 +15,7 @@ from factories import make_episode, make_question
 
 from arc_refinery import config, records
 from arc_refinery.config import inputs
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Call, Episode, EpisodeMessage
+from arc_refinery.records.tool_use import Call, Episode, EpisodeMessage, Question
 from arc_refinery.tool_use.config import ToolUse
 
 GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")

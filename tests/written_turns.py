@@ -7,7 +7,7 @@ from typing import Any
 
 from checkout import TINY_TOOLS
 
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from hostile import arena
 
-from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.records.tool_use import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
 

@@ -11,7 +11,7 @@ from factories import make_question
 
 from arc_refinery import cli, records
 from arc_refinery.config import check_files, load_experiment, validate_experiment
-from arc_refinery.records.transcripts import EpisodeMessage
+from arc_refinery.records.tool_use import EpisodeMessage
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.config import ToolUse

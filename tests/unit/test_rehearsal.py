@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import shape_of
-from arc_refinery.records.transcripts import Segment
+from arc_refinery.records.tool_use import Segment
 from arc_refinery.refining.config import Sft
 from arc_refinery.sampling.gpu_memory import training_pass
 from arc_refinery.training import grpo, sft

@@ -9,7 +9,7 @@ from checkout import ROOT
 from messages import Wording, run
 
 from arc_refinery import cli, records
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 

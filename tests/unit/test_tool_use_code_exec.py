@@ -3,7 +3,7 @@
 import pytest
 from factories import make_question
 
-from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.records.tool_use import Asserts, Question
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tool_use.grading.asserts import hidden_checks
 from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts

@@ -18,7 +18,7 @@ from scipy.stats import ttest_1samp
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import read_sides, side
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.reporting.compare import comparison
 from arc_refinery.tool_use.report.compare import EXPLAINED, set_section
 

@@ -11,7 +11,7 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config.experiment import ToolName

@@ -9,7 +9,7 @@ from checkout import TINY_TOOLS
 from messages import Wording
 from written_turns import END, OTHER_END
 
-from arc_refinery.records.transcripts import EpisodeMessage
+from arc_refinery.records.tool_use import EpisodeMessage
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer

@@ -12,7 +12,7 @@ from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault
 from arc_refinery.tool_use.config import Generation

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from factories import make_episode
 
-from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.records.tool_use import Call, EpisodeMessage
 from arc_refinery.tool_use.calls.formats import FORMATS
 from arc_refinery.tool_use.grading.metrics import EpisodeTexts, answers_found, majority_is_correct, measure_texts
 

@@ -8,7 +8,7 @@ import pytest
 from checkout import TINY, TINY_TOOLS
 
 from arc_refinery.errors import InputError
-from arc_refinery.records.transcripts import Segment
+from arc_refinery.records.tool_use import Segment
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import Toolbox

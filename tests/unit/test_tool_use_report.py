@@ -23,7 +23,7 @@ from scipy.stats import ttest_1samp
 
 from arc_refinery import config, records
 from arc_refinery.records import RecordError
-from arc_refinery.records.transcripts import Episode, EpisodeMessage
+from arc_refinery.records.tool_use import Episode, EpisodeMessage
 from arc_refinery.reporting import page, provenance
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.config import ToolArm, ToolUse

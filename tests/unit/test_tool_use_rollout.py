@@ -11,8 +11,7 @@ from arc_refinery import records
 from arc_refinery.config import ModelConfig, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Episode
+from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.sampling.shard import progress_path
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import Generation, Questions

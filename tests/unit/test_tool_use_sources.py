@@ -11,8 +11,7 @@ from messages import Wording
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
-from arc_refinery.records.questions import Asserts, Question
-from arc_refinery.records.transcripts import Call, Conversation, EpisodeMessage, Segment
+from arc_refinery.records.tool_use import Asserts, Call, Conversation, EpisodeMessage, Question, Segment
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions

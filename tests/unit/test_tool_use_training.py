@@ -13,8 +13,7 @@ from factories import make_question
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.errors import InputError
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Ending, EpisodeMessage
+from arc_refinery.records.tool_use import Ending, EpisodeMessage, Question
 from arc_refinery.tool_use.config import EpisodeTerm, Generation
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.config.rewards import CORRECT

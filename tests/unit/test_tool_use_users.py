@@ -16,7 +16,7 @@ from written_turns import END, HEADER, LIMITS, NO_THOUGHT, NOTES, OTHER_END, los
 
 from arc_refinery.config import ConfigError, check_files, validate_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.records.tool_use import Call, EpisodeMessage
 from arc_refinery.tool_use import inputs, stages
 from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes

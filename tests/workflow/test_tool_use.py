@@ -12,8 +12,7 @@ import pytest
 from checkout import SMALL, TOOLS, Checkout, is_whole
 
 from arc_refinery import records
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Episode
+from arc_refinery.records.tool_use import Episode, Question
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 

@@ -23,7 +23,6 @@ from arc_refinery.records.files import (
     write,
     writer,
 )
-from arc_refinery.records.questions import Asserts, Question
 from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict, attempt_id
 from arc_refinery.records.schemas import Record, RecordClass, schema
-from arc_refinery.records.transcripts import Call, Conversation, Episode, Segment
+from arc_refinery.records.tool_use import Asserts, Call, Conversation, Episode, Question, Segment

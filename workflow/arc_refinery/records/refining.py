@@ -13,7 +13,7 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.models.chat import Message
-from arc_refinery.records.transcripts import Segment
+from arc_refinery.records.tool_use import Segment
 
 NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 

@@ -26,7 +26,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import append, writing
 from arc_refinery.models.shared_attention import enable_layouts, side_by_side
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.records.transcripts import Segment
+from arc_refinery.records.tool_use import Segment
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.library_arguments import sft_settings
 from arc_refinery.training.adapters import fault_of_adapter, open_network, write_adapter

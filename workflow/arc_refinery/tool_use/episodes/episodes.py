@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from arc_refinery.records.transcripts import Ending, EpisodeMessage
+from arc_refinery.records.tool_use import Ending, EpisodeMessage
 from arc_refinery.tool_use.calls.turns import ParsedTurn
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.users import User, ask_users

@@ -16,7 +16,7 @@ from jinja2 import TemplateError as JinjaError
 
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import folder_template, render_limit, special_marks, without_marks
-from arc_refinery.records.transcripts import Segment
+from arc_refinery.records.tool_use import Segment
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat, MalformedCall
 from arc_refinery.tool_use.calls.turns import CLOSE_THOUGHT, OPEN_THOUGHT, ParsedTurn, parse_turn
 from arc_refinery.tool_use.config import Generation

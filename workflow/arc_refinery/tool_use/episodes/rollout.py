@@ -11,8 +11,7 @@ from typing import Any
 from arc_refinery import records
 from arc_refinery.config import TUNING, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Call, Episode
+from arc_refinery.records.tool_use import Call, Episode, Question
 from arc_refinery.sampling.backends import Decoding, Sampler, open_sampler
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.sandbox import Executor

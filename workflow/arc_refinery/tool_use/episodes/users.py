@@ -14,8 +14,7 @@ from typing import Any
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction
 from arc_refinery.files import content_hash
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import EpisodeMessage
+from arc_refinery.records.tool_use import EpisodeMessage, Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn

@@ -34,7 +34,7 @@ from functools import lru_cache
 from typing import Any
 
 from arc_refinery.programs import UNREADABLE
-from arc_refinery.records.questions import Asserts, Question
+from arc_refinery.records.tool_use import Asserts, Question
 
 VALUE = "value_{}_of_the_candidate"
 _TRUTH = "not not ("

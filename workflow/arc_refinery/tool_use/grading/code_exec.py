@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
 from arc_refinery.tool_use.grading.asserts import VALUE, AssertsPlan, Check, Unsupported, hidden_checks, plan
 

@@ -15,8 +15,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Runs, Side, by_training, check_rows
 from arc_refinery.evaluation.statistics import pass_at_k
 from arc_refinery.records import RecordError
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Episode
+from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES
 from arc_refinery.tool_use.config import Questions, ToolUse
 from arc_refinery.tool_use.grading.metrics import EpisodeTexts, majority_is_correct, measure_texts, pass_rates

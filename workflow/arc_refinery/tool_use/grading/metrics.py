@@ -13,7 +13,7 @@ from typing import get_args
 
 import pandas as pd
 
-from arc_refinery.records.transcripts import Episode, EpisodeMessage
+from arc_refinery.records.tool_use import Episode, EpisodeMessage
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat
 from arc_refinery.tool_use.calls.tool import Fault
 from arc_refinery.tool_use.calls.turns import parse_turn

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from arc_refinery.programs import defined_names, last_program, parsed
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions

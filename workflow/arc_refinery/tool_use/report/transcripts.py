@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from arc_refinery.models.hub import fetched_folder
-from arc_refinery.records.transcripts import Episode
+from arc_refinery.records.tool_use import Episode
 from arc_refinery.reporting.publish import Attachments, save
 from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions

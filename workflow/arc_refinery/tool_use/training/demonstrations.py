@@ -6,8 +6,7 @@ thinking in `<think>` tags at the beginning of an assistant's text.
 
 import re
 
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Conversation
+from arc_refinery.records.tool_use import Conversation, Question
 from arc_refinery.seeding import stream
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.grading.answers import final_number

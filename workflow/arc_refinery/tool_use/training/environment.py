@@ -24,7 +24,7 @@ from trl.chat_template_utils import (
 from arc_refinery.config import EVALUATION, PolicyGradient, marked
 from arc_refinery.errors import InputError
 from arc_refinery.records import settings_hash
-from arc_refinery.records.questions import Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Generation

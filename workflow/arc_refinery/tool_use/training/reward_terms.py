@@ -7,8 +7,7 @@ An episode that is correct and wrote 64 of at most 256 tokens earns 1 - 0.1 x 0.
 
 from dataclasses import dataclass
 
-from arc_refinery.records.questions import Question
-from arc_refinery.records.transcripts import Call, EpisodeMessage
+from arc_refinery.records.tool_use import Call, EpisodeMessage, Question
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.episodes.episodes import Rollout

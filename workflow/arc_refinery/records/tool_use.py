@@ -1,4 +1,4 @@
-"""Records of conversations with tools: demonstrations for SFT, and sampled episodes.
+"""Records of tool use: questions, demonstrations for SFT, and sampled episodes.
 
 question   "Greta has 134 tiles. A year later there are 5 times as many. [...] How many tiles are left over?"
 messages   assistant   '<think>\\nThen there are 5 * 134 =\\n</think>\\n\\n<tool_call>\\n{"name": [...]}\\n</tool_call>'
@@ -12,9 +12,32 @@ ending "answer", answer "0", reward 1.0
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
 # with another tool call after a result that said that no calls are left.
 Ending = Literal["answer", "truncated", "tokens", "calls"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asserts:
+    """Tests of a program: statements like `assert f(2) == 4`."""
+
+    statements: tuple[str, ...]
+    imports: tuple[str, ...] = ()  # imports that the statements need
+    setup: str = ""  # code that the statements need, such as arguments for the program
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One row of a data set."""
+
+    KIND: ClassVar = "questions"
+    question_id: str
+    text: str  # as the model reads it
+    kind: QuestionKind  # how an answer is checked
+    reference: str  # the correct answer: a number, a text, or a program that passes the asserts
+    solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
+    asserts: Asserts | None = None  # for code_exec
 
 
 @dataclass(frozen=True, slots=True)
