@@ -96,13 +96,6 @@ def test_of_steps_without_a_decision_the_later_ones_count(tmp_path: Path):
     assert log.steps.to_dict("list") == {"step": [1, 2], "reward": [1.0, 5.0]}
 
 
-def test_older_logs_have_their_shares_under_the_names_of_trl(tmp_path: Path):
-    older = steps(1, 3, **{"frac_reward_zero_std": 0.5, "completions/clipped_ratio": 0.25})
-    table = read_log(written(tmp_path / "training.jsonl", older)).steps
-    assert table["share/zero_variance"].tolist() == [0.5] * 3
-    assert table["share/truncated"].tolist() == [0.25] * 3
-
-
 @pytest.mark.parametrize(
     "line", ['{"step": 2, "rew', '{"heldout": {"step": 1}}', '{"guard": {"step": 3}}', '{"step": "two", "reward": 1}']
 )

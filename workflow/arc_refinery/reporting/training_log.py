@@ -15,12 +15,6 @@ from arc_refinery.training.guard import LoggedStep
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
 from arc_refinery.training.step_metrics import REWARD_TERM
 
-# Names of these metrics in TRL, and in older logs
-TRL_NAMES = {
-    "share/zero_variance": "frac_reward_zero_std",
-    "share/truncated": "completions/clipped_ratio",
-}
-
 
 @dataclass(slots=True)
 class Log:
@@ -88,8 +82,4 @@ def _roll_back(step: int, steps: Sequence[LoggedStep], log: Log) -> list[LoggedS
 
 
 def _table(entries: Sequence[LoggedStep]) -> pd.DataFrame:
-    table = pd.DataFrame(entries).apply(pd.to_numeric)  # values that are not finite are null in the log, nan here
-    for name, older in TRL_NAMES.items():
-        if name not in table and older in table:
-            table[name] = table[older]
-    return table
+    return pd.DataFrame(entries).apply(pd.to_numeric)  # values that are not finite are null in the log, nan here
