@@ -246,6 +246,7 @@ def test_abandoning_a_run_ends_running_programs(mode: str) -> None:
 WITHOUT_SECCOMP = """
 import ctypes, json, struct, sys
 from hostile import arena
+from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor
 
 def instruction(code, operand, skip_unless_equal=0): return struct.pack("HBBI", code, 0, skip_unless_equal, operand)

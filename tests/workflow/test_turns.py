@@ -153,7 +153,7 @@ def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
         f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")
     ]
     assert f"| `by-another` − `four-turns` | {' − '.join(means)} of 6 |" in text
-    assert "by the model `blurred`" in text
+    assert "model: blurred" in text  # in the settings
 
 
 def test_the_settings_that_were_written_down_make_the_same_run(run: Checkout) -> None:
