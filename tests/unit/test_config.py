@@ -653,7 +653,7 @@ def test_writing_twice_changes_nothing(tmp_path: Path):
 
 def test_the_reference_has_a_row_with_type_default_and_meaning():
     lines = config_docs.reference().splitlines()
-    assert "| `top_p` | float | `0.95` | Nucleus sampling: probability mass kept. |" in lines  # has a default
+    assert "| `top_p` | float | `0.95` | Nucleus sampling: probability mass to sample from. |" in lines  # has a default
     assert "| `window` | int |  | Longest prompt and completion together, in tokens. |" in lines  # must be given
     rows = [line for line in lines if line.startswith("| `loss_type` |")]
     row = rows[1]  # SFT has one, too
