@@ -173,7 +173,9 @@ def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any)
 
 
 def test_what_starts_a_training_leaves_the_first_import_to_unsloth():
-    code = "import sys, arc_refinery.training.job; sys.exit(bool({'torch', 'transformers', 'trl'} & set(sys.modules)))"
+    code = (
+        "import sys, arc_refinery.training.launch; sys.exit(bool({'torch', 'transformers', 'trl'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -188,7 +190,7 @@ def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.Mon
 
 def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypatch: pytest.MonkeyPatch):
     from arc_refinery.training import grpo
-    from arc_refinery.training.job import train
+    from arc_refinery.training.launch import train
 
     def collapse(*_: Any) -> bool:
         for name in ("RANK", "LOCAL_RANK", "MASTER_PORT"):
@@ -198,7 +200,7 @@ def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypa
     started: list[Any] = []
     monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
     monkeypatch.setattr(grpo, "train_grpo", collapse)
-    monkeypatch.setattr("arc_refinery.training.job.let_segments_grow", lambda: None)
+    monkeypatch.setattr("arc_refinery.training.launch.let_segments_grow", lambda: None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
     train(command.job(command.training, 9), lambda: iter([MagicMock()]))

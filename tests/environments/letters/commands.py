@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from arc_refinery import config
 from arc_refinery.commands.flags import GrpoFlags, RuleFiles
 from arc_refinery.config.flags import FLAT, NEEDED
-from arc_refinery.training.job import train
+from arc_refinery.training.launch import train
 
 if TYPE_CHECKING:
     from .environment import Letters

@@ -18,7 +18,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo, User
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.training.job import train
+from arc_refinery.training.launch import train
 
 if TYPE_CHECKING:
     from arc_refinery.records import Conversation, Question

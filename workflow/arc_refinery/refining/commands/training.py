@@ -12,7 +12,7 @@ from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.files import content_hash
 from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling, TestInputs
 from arc_refinery.refining.prompts import FeedbackForm
-from arc_refinery.training.job import train
+from arc_refinery.training.launch import train
 
 if TYPE_CHECKING:
     from arc_refinery.records import Prompt
