@@ -15,7 +15,6 @@ from arc_refinery import cli, records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.commands import outputs
 from arc_refinery.commands.flags import Command
-from arc_refinery.commands.outputs import check_outputs
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, publish
 from arc_refinery.training import checkpoints
@@ -83,7 +82,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(name: str) -> None:
-    check_outputs(cli.parse([*name.split(), *COMMANDS[name][0]]))
+    cli.parse([*name.split(), *COMMANDS[name][0]]).check_outputs()
 
 
 def test_every_command_says_what_it_writes():
@@ -129,7 +128,7 @@ def test_an_output_under_a_file_is_refused(name: str):
     Path("file").touch()
     moved = [f"file/{word}" if any(path.startswith(word) for path in written) else word for word in words]
     with pytest.raises(InputError, match="file"):
-        check_outputs(cli.parse([*name.split(), *moved]))
+        cli.parse([*name.split(), *moved]).check_outputs()
 
 
 @pytest.mark.parametrize(
@@ -158,19 +157,19 @@ def test_an_output_under_a_file_is_refused(name: str):
 def test_an_output_that_is_an_input_or_another_output_is_refused(words: list[str], tmp_path: Path):
     Path("link").symlink_to("x")
     with pytest.raises(InputError):
-        check_outputs(cli.parse([word.format(tmp_path.name) for word in words]))
+        cli.parse([word.format(tmp_path.name) for word in words]).check_outputs()
 
 
 def test_a_name_of_a_set_is_not_an_input():
     write_records(Path("tasks"))
     words = ["--name", "tasks", "--source", "generator", "--n-tasks", "1", "--output", "tasks"]
-    check_outputs(cli.parse(["tasks", "evaluation", *words]))
+    cli.parse(["tasks", "evaluation", *words]).check_outputs()
 
 
 def test_the_prompts_of_the_turn_that_is_refined_are_an_input(tmp_path: Path):
     words = [*COMMANDS["prompts refine"][0], "--folder", str(tmp_path), "--output", "prompts.parquet"]
     with pytest.raises(InputError, match=r"prompts\.parquet"):
-        check_outputs(cli.parse(["prompts", "refine", *words]))
+        cli.parse(["prompts", "refine", *words]).check_outputs()
 
 
 def write_records(path: Path) -> None:
@@ -247,7 +246,7 @@ def test_the_folder_of_a_report_is_known_as_ours(tmp_path: Path):
     for name in (".snakemake_timestamp", "gallery", "heldout-arms.csv", "mask.png", "mask.svg"):
         (tmp_path / "report").mkdir(exist_ok=True)
         (tmp_path / "report" / name).touch()
-    check_outputs(cli.parse(["report", "--config", "x", "--folder", str(tmp_path), "--output", "out.md"]))
+    cli.parse(["report", "--config", "x", "--folder", str(tmp_path), "--output", "out.md"]).check_outputs()
 
 
 def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
@@ -265,7 +264,7 @@ def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):
         outputs.svg(tmp_path / "drawing.svg"),
     ):
         with pytest.raises(InputError):
-            check_outputs(Writing(output=output))
+            Writing(output=output).check_outputs()
 
 
 class Writing(Command):
@@ -284,7 +283,7 @@ def test_json_of_others_is_not_ours(content: str):
         outputs.submission(Path("file")),
     ):
         with pytest.raises(InputError, match="file"):
-            check_outputs(Writing(output=output))
+            Writing(output=output).check_outputs()
 
 
 # Checkpoints

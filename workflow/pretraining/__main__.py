@@ -8,7 +8,7 @@ from typing import Annotated
 
 from arc_refinery.cli.parsing import read
 from arc_refinery.commands.flags import Command
-from arc_refinery.commands.outputs import Outputs, check_outputs, folder_of_files, torch_file
+from arc_refinery.commands.outputs import Outputs, folder_of_files, torch_file
 from arc_refinery.config.flags import FLAT
 from arc_refinery.errors import InputError
 from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
@@ -33,7 +33,7 @@ def main(words: Sequence[str] | None = None) -> None:
     end_with_snakemake()
     command = read(Pretrain, sys.argv[1:] if words is None else words, "python -m pretraining")
     try:
-        check_outputs(command)
+        command.check_outputs()
         pretrain(command.settings, command.output_folder, command.checkpoint)
     except InputError as error:
         sys.exit(f"pretraining: {error}")

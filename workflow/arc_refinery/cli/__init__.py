@@ -143,9 +143,7 @@ def _run() -> None:
     end_with_snakemake()
     try:
         command = parse(words)
-        from arc_refinery.commands.outputs import check_outputs
-
-        check_outputs(command)
+        command.check_outputs()
         command.run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field
 
 from arc_refinery import config
-from arc_refinery.commands.outputs import Output, Outputs, Writes, adapter, lines
+from arc_refinery.commands.outputs import Output, Outputs, Writes, adapter, check_outputs, lines
 from arc_refinery.config import RULE, TUNING
 from arc_refinery.config.base import Strict
 from arc_refinery.config.flags import FLAT, NEEDED, AlsoCalled, flag_words
@@ -60,6 +60,10 @@ class Command(Strict):
     def reads(self) -> list[Path]:
         """Files that it reads, though no flag names them."""
         return []
+
+    def check_outputs(self) -> None:
+        """Raise `InputError` if it would replace an input or something that it did not make."""
+        check_outputs(self, self.writes(), self.reads())
 
     def words(self, tuning: bool = False) -> list[str]:
         """Return the flags that were set and decide the result; with `tuning`, those that do not."""

@@ -14,16 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import is_zipfile
 
 from pydantic import BaseModel
 
 from arc_refinery.config.flags import flag_of
 from arc_refinery.errors import InputError
-
-if TYPE_CHECKING:
-    from arc_refinery.commands.flags import Command
 
 PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
@@ -56,10 +53,13 @@ class Writes:
         return [output for kind in kinds for output in (kind if isinstance(kind, list) else [kind])]
 
 
-def check_outputs(command: "Command") -> None:
-    """Raise `InputError` if a command would replace an input or something that it did not make."""
-    declared = command.writes()
-    taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in _read(command, declared)}
+def check_outputs(command: BaseModel, declared: Outputs, reads: Iterable[Path]) -> None:
+    """Raise `InputError` if a command would replace an input or something that it did not make.
+
+    `reads` are inputs that no flag names.
+    """
+    inputs = [*_named_inputs(command, declared), *(("folder", str(path)) for path in reads)]
+    taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in inputs}
     for name, outputs in declared.items():
         for output in outputs:
             where = f"{flag_of(name)}: {output.path}"
@@ -80,12 +80,11 @@ def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:
             )
 
 
-def _read(command: "Command", declared: Outputs) -> Iterator[tuple[str, str]]:
+def _named_inputs(command: BaseModel, declared: Outputs) -> Iterator[tuple[str, str]]:
     """Yield names and values of all flags that may name an input."""
     for name, value in command:
         if name not in declared:
             yield from _texts(name, value)
-    yield from (("folder", str(path)) for path in command.reads())
 
 
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
