@@ -324,7 +324,7 @@ def state(log: list[dict[str, Any]], max_steps: int = 20) -> Any:
 
 
 def watched(log: list[dict[str, Any]], action: GuardAction, model: torch.nn.Module) -> tuple[Symptom | None, Any]:
-    """The symptom after the last step of a log, and what the trainer is told."""
+    """The symptom after the last step of a log, and what the trainer receives."""
     from arc_refinery.training.callbacks import CollapseWatcher
 
     watcher, flow = CollapseWatcher(GUARD.model_copy(update={"action": action})), control()

@@ -41,9 +41,10 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
         return kind.model_validate(config)
     except ValidationError as error:
         lines = [explain(fault) for fault in faults_of(error)]
-        foreign = set(config) - set(kind.model_fields)
-        if "kind" not in config and (others := [name for name in KINDS if foreign & _keys(name)]):
-            lines = [f"kind is missing; write `kind: {others[0]}`, which has the key {min(foreign & _keys(others[0]))}"]
+        for name in KINDS if "kind" not in config else ():
+            others = part(name, "config:Experiment").model_fields.keys() - kind.model_fields.keys()
+            if keys := others & config.keys():
+                lines = [f"kind is missing; write `kind: {name}`, which has the key {min(keys)}"]
         raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
 
 
@@ -73,10 +74,6 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any], keeps_nulls: boo
         else:
             result[key] = value
     return result
-
-
-def _keys(kind: str) -> set[str]:
-    return set(part(kind, "config:Experiment").model_fields)
 
 
 def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
