@@ -1,4 +1,4 @@
-"""Coverage of the report's 95 % intervals and its false alarms, by simulation, as Markdown tables (docs/statistics.md).
+"""Coverage of the report's 95 % intervals and its false alarms, by simulation, as Markdown tables (docs/methods.md).
 
     python benchmarks/coverage.py                        2,000 experiments per row; a few minutes
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # HTCondor starts this on the machine of a job. Its arguments are a command: `python -m snakemake ...`, for one rule.
-# Two variables of the submitting shell change which Python that is (docs/cluster.md):
+# Two variables of the submitting shell change which Python that is (docs/run.md):
 #   ARC_REFINERY_IMAGE        a container image, for Apptainer
 #   ARC_REFINERY_ENVIRONMENT  an archive of an environment that can be moved, unpacked once on each machine
 set -eu

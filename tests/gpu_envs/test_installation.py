@@ -27,7 +27,7 @@ def test_it_imports(package: str):
 def test_torch_is_built_for_cuda():
     import torch
 
-    assert torch.version.cuda == "13.0"  # as docs/environments.md says
+    assert torch.version.cuda == "13.0"  # as docs/run.md says
 
 
 def test_versions_agree_but_for_what_is_overridden():
@@ -40,7 +40,7 @@ def test_versions_agree_but_for_what_is_overridden():
 
 @pytest.mark.skipif(find_spec("unsloth") is None, reason="Unsloth is not installed in this environment")
 def test_unsloth_packs_rows_and_shares_prompts_only_without_vllm():
-    """In its text, because importing it needs a GPU; docs/environments.md and the configs say so."""
+    """In its text, because importing it needs a GPU; docs/run.md and the configs say so."""
     text = (root_of("unsloth_zoo") / "rl_replacements.py").read_text()
     assert 'os.environ.get("UNSLOTH_GRPO_SEQ_PACKING", "1")' in text
     assert 'bool(_pg_funcs) and not getattr(trainer, "use_vllm", False)' in text

@@ -1,4 +1,4 @@
-"""Commands that README, docs, config, help texts and messages name exist: programs, subcommands, flags, files."""
+"""Commands, links and pages that README, docs, config, help texts and messages name exist."""
 
 import argparse
 import ast
@@ -172,3 +172,54 @@ def test_a_command_that_does_not_exist_is_found(command: str, expected: str):
 
 def test_flags_that_snakemake_does_not_know_are_found():
     assert "does not take these flags" in str(fault("snakemake --corse 2"))
+
+
+# links, and pages
+
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub and Forgejo make them."""
+    titles = HEADING.findall(FENCE.sub("", page.read_text()))
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(page: Path) -> Iterator[str]:
+    for path, anchor in LINK.findall(FENCE.sub("", page.read_text())):
+        target = page.parent / path if path else page
+        if "://" not in path and not (
+            target.exists() and (not anchor or target.suffix != ".md" or anchor in anchors(target))
+        ):
+            yield f"{page.name}: {path}#{anchor}"
+
+
+def test_every_link_of_a_page_leads_somewhere():
+    pages = [page for pattern in ("*.md", "docs/*.md", "config/*.md", "tests/gpu/*.md") for page in ROOT.glob(pattern)]
+    assert [link for page in pages for link in broken_links(page)] == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One `name`\n[a](#one-name) [b](#two) [c](page.md#one-name) [d](other.md)\n```\n[e](no.md)\n```\n"
+    )
+    assert [*broken_links(page)] == ["page.md: #two", "page.md: other.md#"]
+
+
+def test_every_page_that_a_message_or_comment_names_exists():
+    patterns = (
+        "workflow/**/*.py",
+        "rules/*.smk",
+        "profiles/**/*",
+        "config/**/*",
+        "envs/*",
+        "tests/**/*.py",
+        "Makefile",
+        "CHANGELOG.md",
+    )
+    texts = [path.read_text() for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()]
+    named = {page for text in texts for page in re.findall(r"\bdocs/[a-z-]+\.(?:md|py)\b", text)}
+    assert len(named) > 5
+    assert {page for page in named if not (ROOT / page).exists()} == set()

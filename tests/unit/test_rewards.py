@@ -232,13 +232,13 @@ def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor)
 
 # a function of the user
 
-DOCS = (ROOT / "docs/training.md").read_text().partition("### A reward of your own")[2].partition("\n## ")[0]
+DOCS = (ROOT / "docs/methods.md").read_text().partition("# A reward of your own")[2].partition("\n#")[0]
 
 
 def test_the_pages_reward_runs_as_it_stands(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The function and the terms of docs/training.md, in files beside each other."""
+    """The function and the terms of docs/methods.md, in files beside each other."""
     code, settings = (re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL) for language in ("python", "yaml"))
     monkeypatch.chdir(tmp_path)
     Path("config").symlink_to(ROOT / "config")  # lists of tasks

@@ -1,4 +1,4 @@
-"""Requests of the pinned Slurm plugin, where docs/cluster.md depends on it; tests/cluster has a real Slurm."""
+"""Requests of the pinned Slurm plugin, where docs/run.md depends on it; tests/cluster has a real Slurm."""
 
 import os
 from types import SimpleNamespace

@@ -291,7 +291,7 @@ OF_SEEDS = [[1.0, 0.75, 1.0, 0.75], [1.0, 0.5, 0.75, 0.5], [0.25, 0.5, 1.0, 1.0]
 
 
 def crossed_interval(values: list[list[float]]) -> tuple[float, float]:
-    """95 % interval in percent with questions and trainings as random effects, as docs/statistics.md writes it down."""
+    """95 % interval in percent with questions and trainings as random effects, as docs/methods.md writes it down."""
     d = np.array(values)
     r, n = d.shape
     question_variance = d.mean(0).var(ddof=1) / n

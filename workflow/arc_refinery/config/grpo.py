@@ -49,7 +49,7 @@ class PolicyGradient(Optimizer):
         1,
         description="Optimizer steps whose prompts are answered at once, as one batch. Above 1, less time goes to "
         "sampling, but all steps of a batch except the first learn from completions of older weights, and "
-        "`scale_rewards: batch` is over all of them (docs/training.md). `save_steps` must be a multiple.",
+        "`scale_rewards: batch` is over all of them (docs/methods.md). `save_steps` must be a multiple.",
     )
     scale_rewards: Annotated[Literal["group", "batch", "none"], TRL] = Field(
         "batch", description="Divide advantages by the rewards' deviation over this."
@@ -92,7 +92,7 @@ class PolicyGradient(Optimizer):
     sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
         "transformers",
         description="Sampler of completions: the model in the trainer, vLLM on the same GPU, or vLLM's server on GPUs "
-        "of its own (docs/training.md).",
+        "of its own (docs/methods.md).",
     )
     sampler_gpus: Annotated[PositiveInt, TUNING] = Field(
         1, description="For `vllm-server`: GPUs of the training job on which it runs the server; they share the model."
@@ -118,7 +118,7 @@ class PolicyGradient(Optimizer):
     )
     trl: dict[str, Keyword] = Field(
         {},
-        description="Further keywords of `trl.GRPOConfig`: `{top_entropy_quantile: 0.2}` (docs/training.md).",
+        description="Further keywords of `trl.GRPOConfig`: `{top_entropy_quantile: 0.2}` (docs/methods.md).",
     )
     report_to: Annotated[tuple[Literal["tensorboard", "wandb", "trackio"], ...], TUNING] = Field(
         ("tensorboard",), description="Where steps are logged in addition to training.jsonl."

@@ -72,7 +72,7 @@ def same_programs(visits: Sequence[Visit]) -> Finding:
     if len(set(versions.values())) == 1:
         return Finding(check, "passed", next(iter(versions.values())))
     texts = "; ".join(f"{job}: {text}" for job, text in versions.items())
-    return Finding(check, "failed", texts, "reinstall the pinned sets of envs/, which agree (docs/environments.md)")
+    return Finding(check, "failed", texts, "reinstall the pinned sets of envs/, which agree (docs/run.md)")
 
 
 def findings_page(visits: Sequence[Visit]) -> str:

@@ -48,9 +48,7 @@ def software(pins: Path) -> Finding:
     faults = [f"{name} {version}, pinned {wanted}" for name, (version, wanted) in other.items()]
     faults += [f"{name} is missing" for name in missing]
     more = f", and {len(faults) - MAX_NAMED} more" if len(faults) > MAX_NAMED else ""
-    return Finding(
-        check, "failed", ", ".join(faults[:MAX_NAMED]) + more, "recreate this environment: docs/environments.md"
-    )
+    return Finding(check, "failed", ", ".join(faults[:MAX_NAMED]) + more, "recreate this environment: docs/run.md")
 
 
 def pins_of(job: JobKind, wants_gpu: bool) -> Path:
@@ -66,7 +64,7 @@ def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
 
     checks = ("torch is built for CUDA", "the driver supports this CUDA", "GPUs are as large as asked for")
     if torch.version.cuda is None:
-        advice = "install it from PyPI's index, not from a folder of wheels: docs/environments.md"
+        advice = "install it from PyPI's index, not from a folder of wheels: docs/run.md"
         yield Finding(checks[0], "failed", f"torch {torch.__version__} is built for CPUs", advice)
         return
     yield Finding(checks[0], "passed", f"torch {torch.__version__}, CUDA {torch.version.cuda}")
@@ -87,9 +85,7 @@ def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
         yield Finding(checks[2], "passed", "; ".join(texts))
     else:
         wanted = f"; expected {needs.gpus} with {needs.gpu_mem_mb} MB (gpus, gpu_mem_mb)"
-        yield Finding(
-            checks[2], "failed", "; ".join(texts) + wanted, "pin larger machines: requirements (docs/cluster.md)"
-        )
+        yield Finding(checks[2], "failed", "; ".join(texts) + wanted, "pin larger machines: requirements (docs/run.md)")
     if dtype == "bfloat16":  # torch also says yes where it only emulates it, and vLLM refuses that
         old = [gpu.name for gpu in gpus if gpu.major < BFLOAT16_CAPABILITY]
         outcome: CheckOutcome = "failed" if old else "passed"

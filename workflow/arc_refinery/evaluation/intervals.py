@@ -1,4 +1,4 @@
-"""95 % intervals for other tasks and other training runs, in closed form (docs/statistics.md).
+"""95 % intervals for other tasks and other training runs, in closed form (docs/methods.md).
 
 values                                                      method
 0 or 1 per task (solved or not)                             Wilson's score interval

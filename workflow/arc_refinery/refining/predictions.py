@@ -21,7 +21,7 @@ from arc_refinery.refining.prompts import Renderer, Template
 FORMS = "expected {text_prediction or code, data_augmentation_params}"
 OUT_OF_STEP = (
     "was written without executing, where the original script records an augmentation for another task than it used: "
-    "most of these predictions are executed on grids that the model did not see (docs/data.md)"
+    "most of these predictions are executed on grids that the model did not see (docs/internals.md)"
 )
 AUGMENTATION = {"hflip", "n_rot90", "color_map"}
 

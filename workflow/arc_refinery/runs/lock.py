@@ -157,7 +157,7 @@ def _why_locked(snakemake: Path, states: dict[Path, State]) -> str:
     if queues := {record.queue for record in doubtful.values() if record and record.queue}:
         return (
             f"{snakemake / 'locks'}: a run was killed whose jobs may continue in the queue of {', '.join(queues)} and "
-            f"would write the same files. Remove them there (docs/cluster.md), then type {removal} and the same "
+            f"would write the same files. Remove them there (docs/run.md), then type {removal} and the same "
             "command again."
         )
     return (

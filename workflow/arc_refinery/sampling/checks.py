@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 def check_model(model: ModelConfig, adapter: Path | None) -> Any:
     """Return the tokenizer; raise `InputError` if the backend is not installed, or window or adapter do not fit."""
     if model.backend == "vllm" and find_spec("vllm") is None:
-        raise InputError("backend is vllm, which is not installed here; see docs/environments.md, or use transformers")
+        raise InputError("backend is vllm, which is not installed here; see docs/run.md, or use transformers")
     if model.backend == "vllm":
         check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
-        raise InputError("4-bit weights need bitsandbytes and a GPU; see docs/environments.md, or do not quantize")
+        raise InputError("4-bit weights need bitsandbytes and a GPU; see docs/run.md, or do not quantize")
     network, tokenizer = check_folder(model)
     _check_window(model, network)
     if adapter is not None:

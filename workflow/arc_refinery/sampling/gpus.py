@@ -64,7 +64,7 @@ def check_mig() -> None:
     except pynvml.NVMLError as error:
         raise InputError(
             f"{VARIABLE} is {','.join(parts)}, but vLLM 0.31 would not find this MIG instance ({error}): it takes its "
-            "number in its GPU for the number of a GPU; pin machines without MIG (requirements, docs/cluster.md), or "
+            "number in its GPU for the number of a GPU; pin machines without MIG (requirements, docs/run.md), or "
             "sample with transformers"
         ) from None
 

@@ -43,7 +43,7 @@ class Executor:
     """Runs programs on `n_jobs` servers; open it once and call `run` as often as needed, one run at a time.
 
     With `programs_per_child` above 1, programs that cannot affect each other share processes: much cheaper, and meant
-    for scoring in bulk (docs/sandbox.md). Create it in a thread that lives as long as it does: the kernel kills the
+    for scoring in bulk (docs/internals.md). Create it in a thread that lives as long as it does: the kernel kills the
     servers when the thread that started them ends.
     """
 

@@ -93,7 +93,7 @@ _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06  # BPF_LD|W|ABS, BPF_JMP|JEQ|K
 _NUMBER, _ARCHITECTURE = 0, 4  # offsets in struct seccomp_data
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _SET_MODE_FILTER, _GET_ACTION_AVAIL = 1, 2
-_SPEC_ALLOW = 4  # without it, old kernels slow the process with mitigations of speculation attacks: see docs/sandbox.md
+_SPEC_ALLOW = 4  # without it, old kernels slow the process to prevent speculation attacks: see docs/internals.md
 
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 

@@ -6,7 +6,7 @@ A socket is its stdin.
 
 Covered (tests/hostile/): endless loops, sleepers, memory bombs, crashes, processes, files, network, signals, tracing,
 descriptors, forged results, state carried over to the next program, orphans.
-Not covered: kernel exploits, timing side channels (docs/sandbox.md).
+Not covered: kernel exploits, timing side channels (docs/internals.md).
 
 It is single-threaded, never receives expected outputs, and imports all that programs may import before the first fork.
 """

@@ -6,8 +6,8 @@
 A limit of the cgroup below ours changes verdicts: the kernel then kills a program, or its server, before our limit
 makes it a `MemoryError` or a `timeout`.
 
-The self-check runs small hostile programs: `import os; os.fork()` must end in `error: PermissionError`. docs/sandbox.md
-lists all promises with their tests; those here depend on the machine's kernel and take only seconds to test.
+The self-check runs small hostile programs: `import os; os.fork()` must end in `error: PermissionError`.
+docs/internals.md lists all promises with their tests; those here depend on the machine's kernel and take only seconds.
 """
 
 import os

@@ -42,7 +42,7 @@ def open_base(model: ModelConfig, lora: Lora) -> Any:
         raise ModelError(
             "dtype bfloat16 needs a GPU of compute capability 8.0 (Ampere) or newer, and "
             f"{torch.cuda.get_device_name()} has {major}.{minor}: torch would emulate it slowly. Ask the cluster for "
-            "another GPU (docs/cluster.md), or set the dtype to float16"
+            "another GPU (docs/run.md), or set the dtype to float16"
         )
     if model.dtype == "float16" and not has_gpu:
         raise ModelError("dtype float16 trains on a GPU only, and this machine has none; use float32 or bfloat16")

@@ -87,7 +87,7 @@ def _check(job: TrainingJob, environment: Environment) -> None:
         keys["vllm"] = "sampler"
     for package, key in keys.items():
         if find_spec(package) is None:
-            raise InputError(f"{key}: the package {package} is not installed here; install it (docs/training.md)")
+            raise InputError(f"{key}: the package {package} is not installed here; install it (docs/methods.md)")
     if training.sampler != "transformers":
         check_mig()
         if not torch.cuda.is_available():

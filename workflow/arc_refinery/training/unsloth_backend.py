@@ -1,7 +1,7 @@
 """The trained network, loaded by Unsloth: as `adapters.open_network`, with Unsloth's kernels on a GPU.
 
 Import this before trl, transformers and peft: Unsloth replaces parts of them. On a GPU that includes TRL's trainer and
-its loss; on a CPU the trainer stays TRL's own, and Unsloth only loads the model (docs/environments.md).
+its loss; on a CPU the trainer stays TRL's own, and Unsloth only loads the model (docs/run.md).
 """
 
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 if find_spec("unsloth") is None:
     raise InputError(
         "unsloth: the package is not installed in this environment; train in one made from "
-        "envs/gpu-unsloth.txt, or without a GPU from envs/unsloth-cpu.txt (docs/environments.md)"
+        "envs/gpu-unsloth.txt, or without a GPU from envs/unsloth-cpu.txt (docs/run.md)"
     )
 
 # Unsloth writes trainers as source code, by default into the working directory, where jobs would share them

@@ -75,7 +75,7 @@ class SampleAttempts(ShardFlags):
 
 
 class ImportPredictions(Command):
-    """Convert a predictions file of the original scripts to attempts: docs/data.md."""
+    """Convert a predictions file of the original scripts to attempts: docs/internals.md."""
 
     predictions: Path  # .json or .json.gz
     tasks_path: Path  # file of tasks
@@ -181,7 +181,7 @@ class Execute(Command):
         if broken := sum(not trial.is_kept for trial in trials):
             raise InputError(
                 f"{broken} of {len(trials)} promises of the sandbox are broken here: on this machine, do not "
-                "execute programs that you have not read (docs/sandbox.md)"
+                "execute programs that you have not read (docs/internals.md)"
             )
         if wrong := [fact.promise for fact in machine if not fact.is_kept]:
             raise InputError(f"verdicts may differ here from those of other machines: {', '.join(wrong)}; see above")

@@ -182,7 +182,7 @@ def template_folder(path: Path) -> Output:
 
 
 class ExportTemplate(Command):
-    """Write a built-in template as a folder, to edit its wording: docs/prompts.md."""
+    """Write a built-in template as a folder, to edit its wording: docs/methods.md."""
 
     output: Annotated[Path, Writes(template_folder)]  # folder to write; model.template can name it
     template: Literal["compact", "words"] = "words"  # the template to write
@@ -195,7 +195,7 @@ class ExportTemplate(Command):
 
 
 class Learn(Command):
-    """Recover prompt templates from a model's own training rows: docs/prompts.md."""
+    """Recover prompt templates from a model's own training rows: docs/methods.md."""
 
     messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
     output: Annotated[Path, RULE, Writes(template_folder)] = NEEDED  # folder to write; model.template can name it

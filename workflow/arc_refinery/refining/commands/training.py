@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _published_grpo() -> Grpo:
-    """Return the defaults of the published scripts, and of the libraries that they ran with (docs/full-size.md)."""
+    """Return the defaults of the published scripts, and of the libraries that they ran with (docs/methods.md)."""
     return Grpo(
         learning_rate=1e-5,
         warmup_ratio=0.1,

@@ -124,4 +124,4 @@ def truncation(attempt: ScoredAttempt) -> float:
 class AttemptTerm(RewardTerm):
     built_in: ClassVar = REWARDS
     example: ClassVar = "def score(attempt):"
-    reward: str = Field(description=described(REWARDS, "docs/training.md"))
+    reward: str = Field(description=described(REWARDS, "docs/methods.md"))

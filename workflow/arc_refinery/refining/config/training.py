@@ -50,7 +50,7 @@ class Grpo(PolicyGradient):
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
     n_processes: Annotated[PositiveInt, TUNING] = Field(
         1,
-        description="Processes that share each step, each on a GPU of its own (docs/training.md). All other keys are "
+        description="Processes that share each step, each on a GPU of its own (docs/methods.md). All other keys are "
         "about the whole step, so results are the same but for rounding, and for what vLLM samples. "
         "`gradient_accumulation_steps` must be a multiple.",
     )

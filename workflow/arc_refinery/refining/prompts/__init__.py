@@ -1,6 +1,6 @@
 """The model's input and output: grids as text, first- and next-turn prompts, code extracted from a completion.
 
-`docs/prompts.md` describes the templates and how to learn one from a model's own training rows.
+`docs/methods.md` describes the templates and how to learn one from a model's own training rows.
 """
 
 from arc_refinery.models.chat import Message

@@ -205,7 +205,7 @@ class Renderer:
             if isinstance(text, str) and (n_tokens := self.count(text)) > longest:
                 raise InputError(
                     f"the template's text {name} alone has {n_tokens} tokens, but prompts have at most {longest}: "
-                    "shorten it (docs/prompts.md), or raise model.window"
+                    "shorten it (docs/methods.md), or raise model.window"
                 )
 
     def masked(self, messages: Sequence[Message]) -> list[Message]:

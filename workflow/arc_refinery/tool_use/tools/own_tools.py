@@ -47,8 +47,8 @@ def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
         (outcome,) = executor.run([Script("", (*_before(code), is_there), cpu_seconds=choice.seconds)])
         if outcome.status is not Status.ok:
             raise InputError(
-                f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what docs/sandbox.md "
-                "names, and read no files: change it, or set `where: process`"
+                f"{code}: cannot be executed in the sandbox: {outcome.error}. It may import only what "
+                "docs/internals.md names, and read no files: change it, or set `where: process`"
             )
 
 
