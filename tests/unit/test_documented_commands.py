@@ -1,8 +1,9 @@
-"""Commands, links and pages that README, docs, config, help texts and messages name exist."""
+"""Commands, links and pages that README, docs, config, help texts and messages name exist; pictures are up to date."""
 
 import argparse
 import ast
 import contextlib
+import importlib
 import importlib.util
 import io
 import re
@@ -223,3 +224,18 @@ def test_every_page_that_a_message_or_comment_names_exists():
     named = {page for text in texts for page in re.findall(r"\bdocs/[a-z-]+\.(?:md|py)\b", text)}
     assert len(named) > 5
     assert {page for page in named if not (ROOT / page).exists()} == set()
+
+
+# pictures
+
+
+def test_the_pictures_are_those_of_the_story_and_the_sample_report(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    pictures = importlib.import_module("pictures")
+    first, second = (pictures.output(program).tolist() for program in pictures.story_programs())
+    assert first != second
+    drawn = pictures.pictures()
+    assert drawn == {path.name: path.read_text() for path in (ROOT / "docs/pictures").glob("*.svg")}
+    assert all(
+        drawn[f"repair-{theme}.svg"].count("×") == 12 for theme in ("light", "dark")
+    )  # the first program's wrong cells
