@@ -102,9 +102,9 @@ def compare(folder: Path, n_rows: int, seed: int) -> None:
     n_jobs, two_parts = str(os.cpu_count()), [tasks, f"{tasks}.2", "--tasks-per-part", str(n_rows // 20)]
     commands = {
         "pandas.read_json": [*PANDAS, rows],
-        "tasks, all in one part": [*split, n_jobs, "--outputs", tasks],
-        "the same, one process": [*split, "1", "--outputs", tasks],
-        "tasks, a tenth in two parts": [*split, n_jobs, "--outputs", *two_parts],
+        "tasks, all in one part": [*split, n_jobs, "--output", tasks],
+        "the same, one process": [*split, "1", "--output", tasks],
+        "tasks, a tenth in two parts": [*split, n_jobs, "--output", *two_parts],
     }
     print("| program | wall s | peak GiB | wall of pandas / wall |")
     print("|---|--:|--:|--:|")

@@ -199,7 +199,7 @@ def main() -> None:
         size = sum(path.stat().st_size for path in folder.rglob("*.parquet")) / 2**20
         n_attempts = arguments.tasks * sum(arm.budget for arm in settings.arms)
         print(f"{os.cpu_count()} cores, Python {platform.python_version()}; {n_attempts} attempts, {size:.0f} MiB\n")
-        report = ["--config", str(folder / "settings.json"), "--folder", str(folder), "--output", f"{folder}.md"]
+        report = ["--configfile", str(folder / "settings.json"), "--results", str(folder), "--output", f"{folder}.md"]
         commands = {
             "load": [sys.executable, "-c", LOAD, str(folder)],
             "attempts": [sys.executable, "-c", ATTEMPTS, str(folder)],

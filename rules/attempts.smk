@@ -47,7 +47,7 @@ rule sample:
         n_shards=of(type(experiment).n_shards, "tasks"),
     shell:
         "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
-        " --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} > {log} 2>&1"
+        " --shard {wildcards.shard} --n-shards {params.n_shards} --output {params.folder} > {log} 2>&1"
 
 
 rule grade:

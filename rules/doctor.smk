@@ -35,7 +35,7 @@ for job in doctor_jobs:
             job=job,
             others=flag_of_input("--others", "others"),
         shell:
-            "{resources.venv_on_path}arc-refinery doctor --config {input.config} --jobs {params.job} {params.others} --findings {output} > {log} 2>&1"
+            "{resources.venv_on_path}arc-refinery doctor --configfile {input.config} --jobs {params.job} {params.others} --findings {output} > {log} 2>&1"
 
 
 rule doctor:
@@ -47,4 +47,4 @@ rule doctor:
     retries: 0
     localrule: True
     shell:
-        "arc-refinery doctor --config {input.config} --jobs --others {input.findings} 2>&1 | tee {log}"
+        "arc-refinery doctor --configfile {input.config} --jobs --others {input.findings} 2>&1 | tee {log}"

@@ -37,7 +37,7 @@ rule pretrain_part:
         # Without these two, glibc returns memory to the kernel after each step and requests it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"
         " python -m pretraining --model {wildcards.part} {params.start} {params.flags}"
-        " --output-folder {output} --checkpoint {output}.checkpoint 2> {log}"
+        " --output {output} --checkpoint {output}.checkpoint 2> {log}"
 
 
 rule pretrain:

@@ -135,4 +135,4 @@ rule prompt_lengths:
         window=experiment.model.window,
         folder=subpath(output.markdown, parent=True),
     shell:
-        "arc-refinery report lengths --prompts {input} --window {params.window} --output-folder {params.folder} 2> {log}"
+        "arc-refinery report lengths --prompts {input} --max-model-len {params.window} --output {params.folder} 2> {log}"

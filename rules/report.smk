@@ -28,4 +28,4 @@ rule report:
     params:
         folder=subpath(input.settings, parent=True),
     shell:
-        "arc-refinery report --config {input.settings} --folder {params.folder} --output {output.markdown} 2> {log}"
+        "arc-refinery report --configfile {input.settings} --results {params.folder} --output {output.markdown} 2> {log}"

@@ -39,7 +39,7 @@ if experiment.parts:
         params:
             flags=flags_of(kind.tasks),
         shell:
-            "arc-refinery tasks split {params.flags} --n-jobs {threads} --outputs {output} 2> {log}"
+            "arc-refinery tasks split {params.flags} --n-jobs {threads} --output {output} 2> {log}"
 
 
 if kind.inputs.overlap(experiment):

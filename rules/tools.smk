@@ -49,7 +49,7 @@ rule episodes:
         n_shards=of(type(experiment).n_shards, "questions"),
     shell:
         "{resources.venv_on_path}arc-refinery tools episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
-        " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output-folder {params.folder} > {log} 2>&1"
+        " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output {params.folder} > {log} 2>&1"
 
 
 if experiment.training:

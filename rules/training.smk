@@ -28,7 +28,7 @@ if experiment.sft_adapters:
         shell:
             "{resources.venv_on_path}arc-refinery sft --dataset-path {input.data} {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
-            " --output-dir {output} > {log.log} 2>&1"
+            " --output {output} > {log.log} 2>&1"
 
 
 if experiment.runs:
@@ -62,4 +62,4 @@ if experiment.runs:
             f"{{resources.venv_on_path}}arc-refinery train --kind {experiment.kind} --dataset-path {{input.data}}"
             " {params.flags} {params.adapter} {params.before} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
-            " --measurements {log.measured} --output-dir {output} > {log.log} 2>&1"
+            " --measurements {log.measured} --output {output} > {log.log} 2>&1"

@@ -25,7 +25,7 @@ def train(folder: Path) -> list[str]:
     prompts = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
     records.write(folder / "prompts.parquet", records.Prompt, prompts, 0, {})
     words = f"train --model-path {TINY} --template compact --dataset-path {folder}/prompts.parquet --dtype float32"
-    words += f" --output-dir {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"
+    words += f" --output {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"
     words += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3"
     return words.split()
 
@@ -35,7 +35,7 @@ def train_tools(folder: Path) -> list[str]:
     questions = Questions(name="q", form="gsm8k", source="generator", n_questions=8)
     records.write(folder / "questions.parquet", records.Question, questions_of(questions, "train", 0), 0, {})
     words = f"train --kind tool-use --model-path {TINY_TOOLS} --dataset-path {folder}/questions.parquet --dtype float32"
-    words += f" --output-dir {folder}/adapter --learning-rate 1e-3 --num-generations 8 {ADAPTER} {SAMPLER}"
-    words += " --tools calculator --generation.max-turn-tokens 64 --generation.max-episode-tokens 192"
+    words += f" --output {folder}/adapter --learning-rate 1e-3 --num-generations 8 {ADAPTER} {SAMPLER}"
+    words += " --tools calculator --max-turn-tokens 64 --max-episode-tokens 192"
     words += " --max-model-len 512 --prompts-per-step 4 --max-steps 2"
     return words.split()

@@ -250,7 +250,7 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
         --model-path {TINY} --template compact --dataset-path {tmp_path / "tasks.parquet"} --dtype {dtype}
         --sampler transformers --num-generations 4 --prompts-per-step 2 --gradient-accumulation-steps 2
         --max-completion-length 24 --max-seq-length 1024 --max-steps {n_steps} --save-steps {n_steps}
-        --output-dir {tmp_path / "adapter"} --measurements {tmp_path / "measured.jsonl"} --report-to
+        --output {tmp_path / "adapter"} --measurements {tmp_path / "measured.jsonl"} --report-to
         --allow-without-seccomp
     """
     paths = os.pathsep.join([str(ROOT / "workflow"), *map(os.path.abspath, sys.path)])

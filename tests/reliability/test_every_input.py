@@ -12,14 +12,14 @@ from arc_refinery import cli
 WEIGHTS = "test_every_model_file.py"
 ROWS = "read as by other commands, before hours of training"
 NOT_CORRUPTED = {
-    "doctor --config": "as for doctor memory",
+    "doctor --configfile": "as for doctor memory",
     "doctor --others": "our own, of a minute ago",
     "predictions import --tasks-path": "as for grade",
     "predictions submit --challenges": "as for tasks evaluation",
     "predictions submit --solutions": "as for tasks evaluation",
     "prompts refine --overlap": "as for prompts first",
     "prompts demonstrations --overlap": "as for prompts first",
-    "report --config": "as for doctor memory",
+    "report --configfile": "as for doctor memory",
     "sample --lora-path": WEIGHTS,
     "sft --dataset-path": ROWS,
     "tasks overlap --messages": "as for prompts learn",

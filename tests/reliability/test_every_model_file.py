@@ -85,7 +85,7 @@ def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, fl
     output = folder.parent / "out"
     shutil.rmtree(output, ignore_errors=True)
     model = folder if folder.name == "model" else TINY
-    words = f"sample --dataset-path {prompts} --output-folder {output} --model-path {model} --max-model-len 256"
+    words = f"sample --dataset-path {prompts} --output {output} --model-path {model} --max-model-len 256"
     words += " --max-output-tokens 6 --backend transformers --dtype float32"
     adapter = f" --lora-path {folder}" if folder.name == "adapter" else ""
     refusal, _ = ending_of(cli.parse((words + adapter).split()))

@@ -48,7 +48,7 @@ LIST = {"a name twice": b"a\nb\na\n", "no name": b"# none\n", "an unknown name":
 
 STAGES = {
     "tasks split": Stage(
-        ["tasks", "split", "--source", "file", "--path", "{}/rows.jsonl", "--outputs", "{}/out/part1.parquet"],
+        ["tasks", "split", "--source", "file", "--path", "{}/rows.jsonl", "--output", "{}/out/part1.parquet"],
         {
             "rows.jsonl": json_faults(
                 [["source"], ["examples"], ["examples", 0], ["examples", 0, 1]], {"no rows": b"\n"}, OTHER_ROWS
@@ -116,7 +116,7 @@ STAGES = {
         },
     ),
     "doctor memory": Stage(
-        ["doctor", "memory", "--config", "{}/config.json"],
+        ["doctor", "memory", "--configfile", "{}/config.json"],
         {
             "config.json": json_faults(
                 [["experiment"], ["model"], ["model", "window"], ["evaluation"], ["evaluation", "arms"]],

@@ -25,7 +25,7 @@ RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/r
 WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
 OF_TURN = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2", "--n-considered", "4", *RENDERED]
 ATTEMPTS = [f"{{}}/{TURN1}/attempts/000.parquet", f"{{}}/{TURN1}/attempts/001.parquet"]
-REPORT = ["--config", "{}/results/tiny/settings.json", "--folder", "{}/results/tiny", "--output", "{}/out/tiny.md"]
+REPORT = ["--configfile", "{}/results/tiny/settings.json", "--results", "{}/results/tiny", "--output", "{}/out/tiny.md"]
 REFINE = ["--branch", "refine-turn2", "--n-parents", "2", "--n-predictions", "2", "--batch-size", "1"]
 VOTING = ["--verdicts", f"{{}}/{TURN1}/verdicts/000.parquet", f"{{}}/{TURN1}/verdicts/001.parquet"]
 SFT = ["--max-seq-length", "1024", "--max-completion-length", "48", "--targets", "attempts"]
@@ -70,9 +70,9 @@ COMPARED = {
 }
 
 TOOLS = ["--model-path", TINY_TOOLS, "--max-model-len", "512"]
-EPISODES = ["--generation.max-turn-tokens", "8", "--generation.max-episode-tokens", "9"]
+EPISODES = ["--max-turn-tokens", "8", "--max-episode-tokens", "9"]
 GENERATED = ["--name", "sums", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
-NO_SHARD = ["--n-shards", "9", "--shard", "8", "--output-folder", "{}/out"]  # nothing is in it: no model is loaded
+NO_SHARD = ["--n-shards", "9", "--shard", "8", "--output", "{}/out"]  # nothing is in it: no model is loaded
 QUESTIONS_FILE = record_faults(columns(Question), joined=False)
 del QUESTIONS_FILE["asserts null"]  # as they are
 SAMPLE = ["--model-path", TINY, *WINDOW, *NO_SHARD]
@@ -113,9 +113,9 @@ STAGES = {
             "lengths",
             "--prompts",
             f"{{}}/{TURN1}/prompts.parquet",
-            "--window",
+            "--max-model-len",
             "9",
-            "--output-folder",
+            "--output",
             "{}/out",
         ],
         {f"{TURN1}/prompts.parquet": record_faults(["prompt_id", "turn", "n_tokens"], joined=False)},

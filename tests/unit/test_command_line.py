@@ -32,15 +32,15 @@ def test_every_flag_is_explained(name: str, monkeypatch: pytest.MonkeyPatch, cap
 
 
 WRONG_FLAGS = [
-    ("report lengths --prompts a --window -5 --output-folder o", ["--window is -5; "]),
-    ("report lengths --prompts a ./a b --window 9 --output-folder o", ["--prompts names a twice; "]),
+    ("report lengths --prompts a --max-model-len -5 --output o", ["--max-model-len is -5; "]),
+    ("report lengths --prompts a ./a b --max-model-len 9 --output o", ["--prompts names a twice; "]),
     ("tasks select --model-path m --max-prompt-tokens -1 --split training", ["--max-prompt-tokens is -1; "]),
     ("prompts learn --messages m --output o --n-rows 0 --min-share 2", ["--min-share is 2.0; ", "--n-rows is 0; "]),
     ("report curves --log l --follow --every nan", ["--every is nan; "]),
     ("execute --cpu-seconds inf --wall-seconds 0 --n-jobs 0",
      ["--n-jobs is 0; ", "--cpu-seconds is inf; ", "--wall-seconds is 0.0; "]),
-    ("tasks split --outputs a b a --source generator --seed -1", ["--outputs names a twice; ", "--seed is -1; "]),
-    ("sample --dataset-path d --output-folder o --temperature nan --top-p 0",
+    ("tasks split --output a b a --source generator --seed -1", ["--output names a twice; ", "--seed is -1; "]),
+    ("sample --dataset-path d --output o --temperature nan --top-p 0",
      ["--temperature is nan; ", "--top-p is 0.0; "]),
 ]  # fmt: skip
 
@@ -97,11 +97,11 @@ def test_a_wrong_command_is_named(
 @pytest.mark.parametrize(
     ("words", "flag", "absent"),
     [
-        ("train", "--reward-name", "--tools"),
-        ("train --kind refining", "--reward-name", "--tools"),
-        ("train --kind tool-use", "--tools", "--reward-name"),
-        ("train --kind=tool-use", "--tools", "--reward-name"),
-        ("train --kind letters", "--window", "--reward-name"),
+        ("train", "--rollout", "--tools"),
+        ("train --kind refining", "--rollout", "--tools"),
+        ("train --kind tool-use", "--tools", "--rollout"),
+        ("train --kind=tool-use", "--tools", "--rollout"),
+        ("train --kind letters", "--window", "--rollout"),
     ],
 )
 def test_the_kind_of_a_training_decides_its_flags(
@@ -181,6 +181,6 @@ def test_a_command_whose_streams_are_closed_does_its_work(closed: str, tmp_path:
 
 
 def test_numbers_of_a_section_that_a_command_makes_are_named(tmp_path: Path):
-    done = in_shell(f"sample --dataset-path x --output-folder {tmp_path} --n-threads 100000 --model-path x")
+    done = in_shell(f"sample --dataset-path x --output {tmp_path} --n-threads 100000 --model-path x")
     assert done.returncode in (1, 2)
     assert "n" in done.stderr and "threads" in done.stderr and "Traceback" not in done.stderr

@@ -380,7 +380,7 @@ def test_a_check_that_fails_ends_the_command_after_the_table(
 ):
     monkeypatch.chdir(ROOT)
     config = small(tmp_path, cpu={"disk_mb": 10**9})
-    doctor = Doctor(config=config, jobs=("cpu",), output=tmp_path / "results/doctor.md")
+    doctor = Doctor(configfile=config, jobs=("cpu",), output=tmp_path / "results/doctor.md")
     with pytest.raises(InputError, match=r"1 checks failed: disk for scratch\. see .*doctor\.md for what to do"):
         doctor.run()
     page = (tmp_path / "results/doctor.md").read_text()
@@ -392,16 +392,16 @@ def test_a_check_that_fails_ends_the_command_after_the_table(
 def test_jobs_hand_over_their_findings_which_are_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     findings, output = tmp_path / "cpu.json", tmp_path / "results/doctor.md"
-    Doctor(config=small(tmp_path), jobs=("cpu",), findings=findings, output=output).run()
+    Doctor(configfile=small(tmp_path), jobs=("cpu",), findings=findings, output=output).run()
     assert not output.exists()
-    Doctor(config=small(tmp_path), jobs=(), others=(findings,), output=output).run()
+    Doctor(configfile=small(tmp_path), jobs=(), others=(findings,), output=output).run()
     assert "None of 7 checks failed." in output.read_text()
     assert not findings.exists()
 
 
 def test_findings_are_of_one_kind_of_job(tmp_path: Path):
     with pytest.raises(InputError, match="--findings holds the findings of one kind of job; --jobs has 2"):
-        Doctor(config=small(tmp_path), jobs=("cpu", "sample"), findings=tmp_path / "found.json").run()
+        Doctor(configfile=small(tmp_path), jobs=("cpu", "sample"), findings=tmp_path / "found.json").run()
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)

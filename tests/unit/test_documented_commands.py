@@ -16,6 +16,7 @@ import pytest
 from checkout import ROOT
 
 from arc_refinery import cli
+from arc_refinery.cli.parsing import OTHER_NAMES
 from arc_refinery.config import KINDS
 
 PROGRAMS = "arc-refinery|snakemake|make|trl|python"
@@ -86,7 +87,8 @@ def fault_of_ours(words: list[str]) -> str | None:
         groups = {name.split()[0] for name in NAMES}
         return f"arc-refinery has no command {' '.join(words[: 1 + (words[0] in groups)])!r}"
     words = words[len(name.split()) :]
-    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in flags_of(name)]
+    flags = {word.partition("=")[0] for word in words if word.startswith("--")}
+    unknown = sorted(flags - flags_of(name) - OTHER_NAMES.keys())
     return f"arc-refinery {name} has no flag {unknown[0]}" if unknown else None
 
 

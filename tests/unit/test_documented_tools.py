@@ -107,7 +107,7 @@ def test_the_embedded_model_answers_the_questions_with_the_tool(monkeypatch: pyt
     lengths = {}
     for arm in ("untrained", "without-tools"):
         flags = stages.episodes(experiment, "capitals", arm).words()
-        run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output-folder", arm)
+        run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output", arm)
         episodes = list(records.read(Path(arm, "000.parquet"), records.Episode))
         assert [episode.question_id for episode in episodes] == [
             f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)

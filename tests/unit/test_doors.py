@@ -106,7 +106,7 @@ def test_a_built_in_reward_is_one_function(package: Copy):
         grades = [Grade("ok", "", (right, wrong), (right, truth)) for truth in (right, wrong)]
         grades.append(Grade("ok", "", (wrong,), (right,)))
         assert reward.values(grades) == {"any-grid": [1.0, 1.0, 0.0]}
-        sys.argv = ["arc-refinery", "dev", "config", "--folder", sys.argv[1]]
+        sys.argv = ["arc-refinery", "dev", "config", "--output", sys.argv[1]]
         cli.main()
         """,
         str(package.folder / "config"),
@@ -227,7 +227,7 @@ def test_a_sampler_is_a_module_and_its_name_in_three_places(package: Copy):
         assert [count.job for count in counts(experiment)] == ["sample"]
         words = stages.sample(experiment, "heldout", "turn1").words()
         assert words[words.index("--backend") + 1] == "echo"
-        model = parse(["sample", "--dataset-path", "p", "--output-folder", "o", *words]).sampler()
+        model = parse(["sample", "--dataset-path", "p", "--output", "o", *words]).sampler()
         sampler = open_sampler(model, None, Decoding(1.0, 1.0, 8), SimpleNamespace(eos_token_id=0))
         (sampled,) = sampler.sample([Request("a", "a", [5, 6], 2, 0)])
         assert [sample.ids for sample in sampled["a"]] == [[5, 6], [5, 6]]

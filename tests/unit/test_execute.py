@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from messages import Wording
 
+from arc_refinery.config import Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.attempts import Execute
 from arc_refinery.sandbox import seccomp, surroundings
@@ -138,7 +139,7 @@ def test_the_self_check_finds_a_sandbox_without_its_filter(
 ) -> None:
     monkeypatch.setattr(seccomp, "what_is_missing", lambda: "there is no filter")
     with pytest.raises(InputError) as caught:
-        Execute(self_check=True, allow_without_seccomp=True).run()
+        Execute(self_check=True, sandbox=Sandbox(allow_without_seccomp=True)).run()
     outcome = trials(capsys)
     n_broken = list(outcome.values()).count(False)
     assert str(caught.value).startswith(f"{n_broken} of {len(PROMISES)} ")

@@ -183,7 +183,7 @@ def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.Mon
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     visible: list[str] = []
     monkeypatch.setattr(flags, "_has_gpu", lambda: visible.append(os.environ["CUDA_VISIBLE_DEVICES"]))
-    command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
+    command = cli.parse(["train", "--dataset-path", "x", "--output", "y"])
     command.job(command.training, 9)
     assert visible == ["5"]
 
@@ -202,7 +202,7 @@ def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypa
     monkeypatch.setattr(grpo, "train_grpo", collapse)
     monkeypatch.setattr("arc_refinery.training.launch.let_segments_grow", lambda: None)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    command = cli.parse(["train", "--dataset-path", "x", "--output-dir", "y"])
+    command = cli.parse(["train", "--dataset-path", "x", "--output", "y"])
     train(command.job(command.training, 9), lambda: iter([MagicMock()]))
     ((program, arguments, environment),) = started
     assert (program, arguments) == (sys.executable, sys.orig_argv)

@@ -310,7 +310,7 @@ def test_twice_as_many_completions_in_a_pass_do_not_fit_and_the_warning_says_wha
     for number in ("32 completions", "9,700 tokens", "68.0 of 78.1 GiB", "87%", "85%"):
         assert number in warning
     assert "training.grpo.gradient_accumulation_steps to 2 (now 1)" in warning
-    assert "arc-refinery doctor memory --config c.yaml" in warning
+    assert "arc-refinery doctor memory --configfile c.yaml" in warning
     wording(warning)
 
 
@@ -494,7 +494,7 @@ def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[s
 def test_the_command_needs_neither_torch_nor_the_hub():
     script = (
         "import sys; from arc_refinery.cli import main;"
-        "sys.argv[1:] = ['doctor', 'memory', '--config', sys.argv[1]]; main();"
+        "sys.argv[1:] = ['doctor', 'memory', '--configfile', sys.argv[1]]; main();"
         "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
     )
     command = [sys.executable, "-c", script, str(CONFIGS["multi-turn-rl"])]

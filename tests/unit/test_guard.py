@@ -303,14 +303,14 @@ def test_a_part_that_a_collapse_ended_is_continued_from_any_checkpoint(part: Pat
 
 @pytest.mark.parametrize(("step", "n_saved", "last"), [(3, 2, 8), (10, 2, 8)])
 def test_steps_that_no_part_can_end_with_are_refused_before_training(step: int, n_saved: int, last: int):
-    words = ["--dataset-path", "x", "--output-dir", "y", "--save-steps", str(n_saved), "--max-steps", str(last)]
+    words = ["--dataset-path", "x", "--output", "y", "--save-steps", str(n_saved), "--max-steps", str(last)]
     command = cli.parse(["train", *words, "--until-step", str(step)])
     with pytest.raises(InputError, match="--until-step"):
         command.job(command.training, 9, Sandbox())
 
 
 def test_a_part_ends_with_a_saved_step():
-    words = ["--dataset-path", "x", "--output-dir", "y", "--save-steps", "2", "--max-steps", "8", "--until-step", "4"]
+    words = ["--dataset-path", "x", "--output", "y", "--save-steps", "2", "--max-steps", "8", "--until-step", "4"]
     command = cli.parse(["train", *words])
     assert command.job(command.training, 9, Sandbox()).until_step == 4
 

@@ -85,14 +85,14 @@ def test_a_file_that_is_no_checkpoint_of_a_pretraining_is_named(content: object,
     from pretraining.__main__ import main
 
     torch.save(content, tmp_path / "checkpoint")
-    words = ["--output-folder", str(tmp_path / "model"), "--checkpoint", str(tmp_path / "checkpoint"), "--no-compile"]
+    words = ["--output", str(tmp_path / "model"), "--checkpoint", str(tmp_path / "checkpoint"), "--no-compile"]
     with pytest.raises(SystemExit, match=f"{tmp_path}/checkpoint"):
         main(words)
 
 
 @pytest.mark.training
 @pytest.mark.parametrize(
-    ("words", "flag"), [(["--start", "mine"], "--output-folder"), (["--seed", "-1"], "--seed"), ([], "--output-folder")]
+    ("words", "flag"), [(["--start", "mine"], "--output"), (["--seed", "-1"], "--seed"), ([], "--output")]
 )
 def test_flags_of_a_pretraining_are_checked_before_anything_is_written(
     words: list[str], flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -103,6 +103,6 @@ def test_flags_of_a_pretraining_are_checked_before_anything_is_written(
     (tmp_path / "mine/notes.txt").touch()
     words = [str(tmp_path / word) if word == "mine" else word for word in words]
     with pytest.raises(SystemExit) as ended:
-        main(["--output-folder", str(tmp_path / "mine"), "--checkpoint", str(tmp_path / "work"), *words])
+        main(["--output", str(tmp_path / "mine"), "--checkpoint", str(tmp_path / "work"), *words])
     assert flag in str(ended.value) + capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes.txt"]

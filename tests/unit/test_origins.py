@@ -126,7 +126,7 @@ def test_a_report_is_not_written_over_the_results_of_another_experiment(key: str
     content = SETTINGS if key == "kind" else settings(ARMS, "another")
     (tmp_path / "mine.json").write_text(json.dumps(content))
     with pytest.raises(InputError) as caught:
-        WriteReport(config=tmp_path / "mine.json", folder=folder, output=tmp_path / "mine.md").run()
+        WriteReport(configfile=tmp_path / "mine.json", results=folder, output=tmp_path / "mine.md").run()
     assert f"{tmp_path}/mine.json: {key} " in str(caught.value)
     wording(caught.value)
     assert not (tmp_path / "mine.md").exists()

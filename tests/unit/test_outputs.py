@@ -24,14 +24,14 @@ PROMPTS = [*MODEL, "--template", "compact", "--max-model-len", "9", "--max-outpu
 DRAWN = ["--n-predictions", "1", "--batch-size", "1"]
 LENGTHS = ["--max-seq-length", "9", "--max-completion-length", "1"]
 REFINE = ["--folder", "turn", "--n-shards", "1", "--n-considered", "1"]
-TRAIN = ["--output-dir", "out", "--checkpoints", "work", "--measurements", "measured", *MODEL]
-TOOLS = [*MODEL, "--max-model-len", "9", "--generation.max-episode-tokens", "1", "--generation.max-turn-tokens", "1"]
+TRAIN = ["--output", "out", "--checkpoints", "work", "--measurements", "measured", *MODEL]
+TOOLS = [*MODEL, "--max-model-len", "9", "--max-episode-tokens", "1", "--max-turn-tokens", "1"]
 QUESTIONS = ["--name", "a", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
-SHARD = ["--dataset-path", "in", "--output-folder", "out"]
+SHARD = ["--dataset-path", "in", "--output", "out"]
 # The flags that each command needs, and all that it writes; a folder ends with a slash
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "fetch": (["--repository", "a/b", "--output", "out"], ["out.json"]),
-    "tasks split": (["--source", "generator", "--outputs", "one", "two"], ["one", "two"]),
+    "tasks split": (["--source", "generator", "--output", "one", "two"], ["one", "two"]),
     "tasks evaluation": (["--name", "a", "--source", "generator", "--n-tasks", "1", "--output", "out"], ["out"]),
     "tasks overlap": (["--trained", "in", "--evaluated", "other", "--output", "out"], ["out"]),
     "prompts first": (["--tasks-path", "in", *DRAWN, "--output", "out", *PROMPTS], ["out"]),
@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "sft": (["--dataset-path", "in", "--learning-rate", "1", *TRAIN], ["out/", "work/", "measured"]),
     "train": (["--dataset-path", "in", *TRAIN], ["out/", "work/", "measured"]),
     "report": (
-        ["--config", "in", "--folder", "f", "--output", "out.md"],
+        ["--configfile", "in", "--results", "f", "--output", "out.md"],
         ["out.md", "out.html", "f/report/", "f/attempts.parquet"],
     ),
     "tools questions": ([*QUESTIONS, "--output", "out"], ["out"]),
@@ -60,7 +60,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "compare": (["a", "b", "--output", "out.md"], ["out.md", "out.html"]),
     "report curves": (["--log", "in", "--output", "out.png"], ["out.png", "out.svg"]),
     "report lengths": (
-        ["--prompts", "in", "--window", "9", "--output-folder", "out"],
+        ["--prompts", "in", "--max-model-len", "9", "--output", "out"],
         [f"out/lengths.{ending}" for ending in ("md", "csv", "png", "svg")],
     ),
     "report times": (["--benchmarks", "in", "--output", "out.md"], ["out.md"]),
@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         ["out", "prompts"],
     ),
     "predictions submit": (["--verdicts", "in", "--challenges", "tasks", "--output", "out"], ["out"]),
-    "dev config": (["--folder", "out"], ["out/schema.json"]),
+    "dev config": (["--output", "out"], ["out/schema.json"]),
 }  # fmt: skip
 WRITES_NOTHING = {"tasks select", "doctor memory"}
 CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
@@ -134,23 +134,23 @@ def test_an_output_under_a_file_is_refused(name: str):
 @pytest.mark.parametrize(
     "words",
     [
-        ["tasks", "split", "--source", "file", "--path", "x", "--outputs", "y", "x"],
-        ["tasks", "split", "--source", "file", "--path", "../{}/x", "--outputs", "x"],
+        ["tasks", "split", "--source", "file", "--path", "x", "--output", "y", "x"],
+        ["tasks", "split", "--source", "file", "--path", "../{}/x", "--output", "x"],
         ["tasks", "evaluation", "--name", "a", "--source", "dataset", "--path", "x", "--output", "x"],
         ["tools", "questions", *QUESTIONS, "--heldout", "y", "x", "--output", "x"],
         ["grade", "--attempts", "a", "--tasks-path", "b", "--parents", "x", "--output", "x"],
-        ["train", "--dataset-path", "in", "--lora-path", "x", "--output-dir", "x", *MODEL],
-        ["train", "--dataset-path", "in", "--continue-from", "x", "--output-dir", "x", *MODEL],
+        ["train", "--dataset-path", "in", "--lora-path", "x", "--output", "x", *MODEL],
+        ["train", "--dataset-path", "in", "--continue-from", "x", "--output", "x", *MODEL],
         ["execute", "--programs", "x", "--output", "x"],
         ["execute", "--programs", "x", "--output", "link"],
         ["prompts", "learn", "--messages", "x", "--output", "x"],
         ["predictions", "import", "--predictions", "a", "--tasks-path", "b", "--output", "x", "--prompts-output", "x"],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--checkpoints", "x/y", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x", "--tensorboard", "x", *MODEL],
-        ["train", "--dataset-path", "in", "--output-dir", "x", "--measurements", "x.checkpoints/m", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "y/x", "--checkpoints", "y", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", ".", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output-dir", "x/..", "--checkpoints", "y", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "x", "--checkpoints", "x/y", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "x", "--tensorboard", "x", *MODEL],
+        ["train", "--dataset-path", "in", "--output", "x", "--measurements", "x.checkpoints/m", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "y/x", "--checkpoints", "y", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", ".", *MODEL],
+        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "x/..", "--checkpoints", "y", *MODEL],
         ["report", "curves", "--log", "in", "--output", "x.svg"],
     ],
 )  # fmt: skip
@@ -238,15 +238,15 @@ def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
     for path in plots_of_sample:
         assert outputs.picture(path)[0].obstacle(path) == ""
     for folder in sample.glob("results/*/report"):
-        command = cli.parse(["report", "--config", "x", "--folder", str(folder.parent), "--output", "out.md"])
-        assert command.writes()["folder"][0].obstacle(folder) == ""
+        command = cli.parse(["report", "--configfile", "x", "--results", str(folder.parent), "--output", "out.md"])
+        assert command.writes()["results"][0].obstacle(folder) == ""
 
 
 def test_the_folder_of_a_report_is_known_as_ours(tmp_path: Path):
     for name in (".snakemake_timestamp", "gallery", "heldout-arms.csv", "mask.png", "mask.svg"):
         (tmp_path / "report").mkdir(exist_ok=True)
         (tmp_path / "report" / name).touch()
-    cli.parse(["report", "--config", "x", "--folder", str(tmp_path), "--output", "out.md"]).check_outputs()
+    cli.parse(["report", "--configfile", "x", "--results", str(tmp_path), "--output", "out.md"]).check_outputs()
 
 
 def test_other_records_tables_and_pictures_are_not_ours(tmp_path: Path):

@@ -95,7 +95,7 @@ def words(line: str) -> list[str]:
 def test_the_published_command_for_sampling() -> None:
     stage = cli.parse(["sample", *words(SAMPLE)])
     assert (stage.n_predictions, stage.batch_size, stage.use_data_augmentation) == (8, 8, True)
-    assert (stage.dataset_path, stage.output_folder) == (Path("data/dataset_10k_part1.json.gz"), Path("data/part1"))
+    assert (stage.dataset_path, stage.output) == (Path("data/dataset_10k_part1.json.gz"), Path("data/part1"))
     assert stage.test_inputs == "one"
     # the script's defaults, except for the folder of its model
     assert stage.model_path == "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
@@ -132,7 +132,12 @@ def test_the_published_commands_for_training(line: str, data_set: str, settings:
     assert (stage.lora.lora_r, stage.lora.load_in_4bit) == (1, False)
     assert (stage.lengths.max_seq_length, stage.lengths.max_completion_length) == (9700, 1024)
     assert (stage.training.gpu_memory_utilization, stage.training.n_jobs, stage.model_path) == (0.3, 20, MODEL)
-    assert (stage.dataset_path, stage.output_dir) == ((Path("data", data_set),), Path("data/lr4e-6_r1"))
+    assert (stage.dataset_path, stage.output) == ((Path("data", data_set),), Path("data/lr4e-6_r1"))
+
+
+def test_the_published_name_of_the_memory_limit_works_with_underscores_and_an_equals_sign() -> None:
+    stage = cli.parse(["train", *words(DEBUG), "--code_execution_memory_limit_mb=2048"])
+    assert stage.sandbox.memory_mb == 2048
 
 
 def test_further_keywords_of_trl_are_names_and_values() -> None:
@@ -217,7 +222,7 @@ def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
 
     with gzip.open(tmp_path / "dataset_10k.json.gz", "wt") as file:
         json.dump({"small": task(3), "beyond the window": task(30)}, file)
-    line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output-folder {tmp_path} --base-model-path {TINY} "
+    line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output {tmp_path} --base-model-path {TINY} "
     line += "--template compact --max-model-len 256 --max-output-tokens 4 --n-predictions 3 --batch-size 2"
     cli.parse(["sample", *shlex.split(line)]).run()
     attempts = list(records.read(tmp_path / "000.parquet", records.Attempt))

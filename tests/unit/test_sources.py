@@ -367,7 +367,7 @@ def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int)
 def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording):
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
     with pytest.raises(InputError) as caught:
-        Tasks(outputs=(tmp_path / "tasks.parquet",), problems=settings).run()
+        Tasks(output=(tmp_path / "tasks.parquet",), problems=settings).run()
     assert "`arc-refinery fetch" in str(caught.value)
     wording(caught.value)
     assert not list(tmp_path.iterdir())
@@ -520,7 +520,7 @@ def deal(folder: Path, listed: list[Any], tasks_per_part: int | None, n_jobs: in
     path = write_jsonl(folder / "rows.jsonl", listed)
     outputs = (folder / "part1.parquet", folder / "part2.parquet")
     problems = Problems(source="file", path=str(path), **changes)
-    Tasks(outputs=outputs, problems=problems, tasks_per_part=tasks_per_part, n_jobs=n_jobs).run()
+    Tasks(output=outputs, problems=problems, tasks_per_part=tasks_per_part, n_jobs=n_jobs).run()
     return list(outputs)
 
 
@@ -589,7 +589,7 @@ def test_parts_are_the_same_bytes_whatever_the_blocks_and_processes(
         monkeypatch.setattr(rows, "JSON_BLOCK", block)
         monkeypatch.setattr(rows, "PARQUET_BLOCK", max(2, block // 200))
         problems = Problems(source="file", path=str(path))
-        Tasks(outputs=outputs, problems=problems, tasks_per_part=8, n_jobs=n_jobs).run()
+        Tasks(output=outputs, problems=problems, tasks_per_part=8, n_jobs=n_jobs).run()
         contents.add(tuple(output.read_bytes() for output in outputs))
     assert len(contents) == 1
     groups = pq.read_metadata(outputs[0])

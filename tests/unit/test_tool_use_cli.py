@@ -14,9 +14,9 @@ from arc_refinery.records.tool_use import Question
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
 QUESTIONS = "tools questions --name a --output a"
-TRAIN = "train --kind tool-use --output-dir a"
+TRAIN = "train --kind tool-use --output a"
 MODEL = "--model-path workflow/models/tiny-tools"
-SIZES = "--max-model-len 512 --generation.max-turn-tokens 48 --generation.max-episode-tokens 96"
+SIZES = "--max-model-len 512 --max-turn-tokens 48 --max-episode-tokens 96"
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for stage in (
                 "tools conversations --output a",
                 f"{TRAIN} --learning-rate 1e-4",
-                "tools episodes --output-folder a",
+                "tools episodes --output a",
             )
             for flags, begins in (
                 (f"{MODEL} --dataset-path none.parquet", "none.parquet: "),
@@ -63,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (f"{stage} {MODEL} {SIZES} --dataset-path sums.parquet {flags}", begins)
             for stage in (
                 f"{TRAIN} --learning-rate 1e-4",
-                "tools episodes --output-folder a",
+                "tools episodes --output a",
             )
             for flags, begins in (
                 ("--lora-path none --tools calculator", "none/adapter_config.json: "),
@@ -85,11 +85,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "n_heldout = 3 ",
         ),
         (
-            f"tools episodes --output-folder a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
+            f"tools episodes --output a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
             "shard 2 of 2: ",
         ),
-        ("report --output a.md --folder . --config none.json", "none.json: "),
-        ("report --output a.md --folder . --config settings.json", "questions/sums.parquet: "),
+        ("report --output a.md --results . --configfile none.json", "none.json: "),
+        ("report --output a.md --results . --configfile settings.json", "questions/sums.parquet: "),
     ],
 )
 def test_bad_input_ends_with_one_message(
@@ -125,8 +125,8 @@ def test_bad_input_ends_with_one_message(
         ("--users sums check-agian", "--users.sums: 'check-agian' is not a user; "),
         ("--rewards correct format=x", "--rewards.1.weight is 'x'; "),
         ("--rewards correct correct", "--rewards: two terms have the name correct; "),
-        ("--generation.max-calls 0", "--generation.max-calls is 0; "),
-        ("--generation.max-turn-tokens 97", "--generation: max_turn_tokens = 97 is more than "),
+        ("--max-calls 0", "--max-calls is 0; "),
+        ("--max-turn-tokens 97", "max_turn_tokens = 97 is more than "),
     ],
 )
 def test_a_wrong_flag_ends_with_a_line_that_names_it(

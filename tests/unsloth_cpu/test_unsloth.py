@@ -39,7 +39,7 @@ def succeed(*words: object) -> None:
 
 def train(folder: Path, dataset: Path, *more: object) -> tuple[Path, list[dict[str, Any]]]:
     """The adapter's folder, and what training.jsonl says of each step."""
-    succeed("train", *TRAINING, "--dataset-path", dataset, "--output-dir", folder, *more)
+    succeed("train", *TRAINING, "--dataset-path", dataset, "--output", folder, *more)
     entries = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
     return folder, [entry for entry in entries if "reward" in entry]
 
@@ -66,7 +66,7 @@ def second_turns(first_turns: Path) -> Path:
     """Prompts to refine incorrect attempts that the embedded model made."""
     folder, prompts = first_turns.parent, first_turns.with_name("second.parquet")
     attempts, verdicts = folder / "attempts", folder / "verdicts/000.parquet"
-    succeed("sample", "--dataset-path", first_turns, "--base-model-path", TINY, "--output-folder", attempts, *LENGTHS)
+    succeed("sample", "--dataset-path", first_turns, "--base-model-path", TINY, "--output", attempts, *LENGTHS)
     tasks = ["--tasks-path", folder / "tasks.parquet"]
     succeed("grade", "--attempts", attempts / "000.parquet", *tasks, "--output", verdicts)
     flags = ["--n-considered", 8, "--n-parents", 1, "--n-predictions", 1, "--batch-size", 1, "--branch", "training"]
@@ -127,7 +127,7 @@ def test_training_goes_on_from_an_adapter(
 def test_training_that_goes_on_refuses_a_kl_term(
     trained: tuple[Path, list[dict[str, Any]]], second_turns: Path, tmp_path: Path
 ) -> None:
-    paths = ["--dataset-path", second_turns, "--output-dir", tmp_path / "on", "--lora-path", trained[0]]
+    paths = ["--dataset-path", second_turns, "--output", tmp_path / "on", "--lora-path", trained[0]]
     done = run("train", *TRAINING, *paths, "--beta", 0.02)
     assert done.returncode != 0
     assert "set beta to 0" in done.stderr

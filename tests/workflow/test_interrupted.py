@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Checkout, tmp_path: Path):
     prompts = "results/small/arc-agi-1-evaluation/turn1/prompts.parquet"
     command = ["arc-refinery", "sample", "--dataset-path", prompts, "--base-model-path", "workflow/models/tiny"]
-    command += ["--max-model-len", "1024", "--max-output-tokens", "48", "--output-folder"]
+    command += ["--max-model-len", "1024", "--max-output-tokens", "48", "--output"]
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert finished.run(*command, str(undisturbed)).returncode == 0
     progress = killed / ".progress" / "000.jsonl"

@@ -20,7 +20,7 @@ def test_a_killed_pretraining_goes_on_and_ends_with_the_same_weights(fresh: Chec
     weights = {}
     for name in ("undisturbed", "killed"):
         checkpoint = tmp_path / f"{name}.checkpoint"
-        paths = ["--output-folder", str(tmp_path / name), "--checkpoint", str(checkpoint)]
+        paths = ["--output", str(tmp_path / name), "--checkpoint", str(checkpoint)]
         command = [*FORKED, *paths]
         if name == "killed":
             fresh.kill_when(checkpoint.exists, *command, *SETTINGS)
@@ -37,7 +37,7 @@ def test_the_mean_with_the_weights_before_is_written(fresh: Checkout, tmp_path: 
     for share in ("0", "0.25"):
         folder = tmp_path / share
         command = [*PRETRAINING, "--model", "reading", "--start", TINY, "--start-share", share]
-        paths = ["--output-folder", str(folder), "--checkpoint", str(tmp_path / f"{share}.checkpoint")]
+        paths = ["--output", str(folder), "--checkpoint", str(tmp_path / f"{share}.checkpoint")]
         done = fresh.run(*command, *paths, *SETTINGS)
         assert done.returncode == 0, done.stderr
         weights[share] = load_file(folder / "model.safetensors")

@@ -70,7 +70,7 @@ def make_tasks(folder: Path) -> None:
 
 def training(tasks: Path, output: Path, *flags: str) -> list[str]:
     command = ["arc-refinery", "train", "--model-path", TINY, "--template", "compact", "--dataset-path", str(tasks)]
-    paths = ["--output-dir", str(output), "--checkpoints", f"{output}.checkpoints"]
+    paths = ["--output", str(output), "--checkpoints", f"{output}.checkpoints"]
     return [*command, *SETTINGS.split(), *paths, *flags]
 
 

@@ -25,7 +25,7 @@ def training(output: Path, *flags: str, prompts: str = "training/prompts.parquet
     command = ["arc-refinery", "train", "--model-path", "workflow/models/tiny", "--template", "compact"]
     command += ["--dataset-path", *(f"results/small/part{part}/{prompts}" for part in (1, 2))]
     settings = " ".join((COMMON, SIZES, "--report-to", *flags)).split()
-    return [*command, *settings, "--output-dir", str(output), "--checkpoints", f"{output}.checkpoints"]
+    return [*command, *settings, "--output", str(output), "--checkpoints", f"{output}.checkpoints"]
 
 
 def run(checkout: Checkout, command: list[str]) -> str:

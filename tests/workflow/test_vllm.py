@@ -40,7 +40,7 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[str]:
     settings = ["--backend", backend, "--base-model-path", model, "--template", "compact", "--max-model-len", 1024]
-    settings += ["--max-output-tokens", 32, "--dataset-path", tasks, "--output-folder", folder, *flags]
+    settings += ["--max-output-tokens", 32, "--dataset-path", tasks, "--output", folder, *flags]
     return ["arc-refinery", "sample", *map(str, settings)]
 
 
@@ -139,13 +139,13 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
     questions = Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
     records.write(tmp_path / "questions.parquet", records.Question, questions_of(questions, "heldout", 0), 0, {})
     flags = f"--dataset-path {tmp_path}/questions.parquet --model-path {TINY_TOOLS} --max-model-len 512 --dtype float32"
-    flags += " --tools calculator --generation.max-turn-tokens 96 --generation.max-episode-tokens 256"
-    flags += " --generation.temperature 0 --n-predictions 1"
+    flags += " --tools calculator --max-turn-tokens 96 --max-episode-tokens 256"
+    flags += " --temperature 0 --n-predictions 1"
     if with_adapter:
         flags += f" --lora-path {make_adapter(tmp_path / 'adapter', TINY_TOOLS)}"
     episodes = {}
     for backend in ("vllm", "transformers"):
-        words = ["arc-refinery", "tools", "episodes", *flags.split(), "--backend", backend, "--output-folder"]
+        words = ["arc-refinery", "tools", "episodes", *flags.split(), "--backend", backend, "--output"]
         done = run([*words, str(tmp_path / backend)], backend)
         assert done.returncode == 0, done.stderr[-3000:]
         episodes[backend] = [

@@ -18,13 +18,13 @@ from pretraining.train import PretrainingSettings, pretrain
 class Pretrain(Command):
     """Train an embedded model from scratch on generated problems; an interrupted run resumes."""
 
-    output_folder: Path  # the model is written here
+    output: Path  # folder to write the model to
     checkpoint: Path  # file outside any rule's outputs
     settings: Annotated[PretrainingSettings, FLAT]
 
     def writes(self) -> Outputs:
-        folder = folder_of_files(self.output_folder, "a pretrained model", ["pretraining.jsonl", "config.json"])
-        return {"output_folder": [folder], "checkpoint": [torch_file(self.checkpoint)]}
+        folder = folder_of_files(self.output, "a pretrained model", ["pretraining.jsonl", "config.json"])
+        return {"output": [folder], "checkpoint": [torch_file(self.checkpoint)]}
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -34,7 +34,7 @@ def main(words: Sequence[str] | None = None) -> None:
     command = read(Pretrain, sys.argv[1:] if words is None else words, "python -m pretraining")
     try:
         command.check_outputs()
-        pretrain(command.settings, command.output_folder, command.checkpoint)
+        pretrain(command.settings, command.output, command.checkpoint)
     except InputError as error:
         sys.exit(f"pretraining: {error}")
 

@@ -18,7 +18,7 @@ class Doctor(Command):
     `snakemake --profile condor doctor` makes each kind of job check the machine and environment that it gets.
     """
 
-    config: Path = Path("config/config.yaml")  # config of an experiment of either kind
+    configfile: Path = Path("config/config.yaml")  # config of an experiment of either kind
     jobs: tuple[JobKind, ...] = JOBS  # kinds of jobs to check on this machine
     # write the findings of the one kind in --jobs to this file, and no table
     findings: Annotated[Path | None, Writes(json_file, "job", "findings")] = None
@@ -32,7 +32,7 @@ class Doctor(Command):
         if self.findings and len(self.jobs) != 1:
             raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")
         visits = [read_visit(path) for path in self.others]
-        experiment = config.load_experiment(self.config)
+        experiment = config.load_experiment(self.configfile)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         for job in self.jobs:
             visits.append(examine(experiment, job, visits[-1] if visits else None, self.output.parent))
@@ -53,9 +53,9 @@ class Doctor(Command):
 class Memory(Command):
     """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU."""
 
-    config: Path  # config of an experiment of either kind
+    configfile: Path  # config of an experiment of either kind
 
     def run(self) -> None:
         from arc_refinery.sampling.gpu_memory import memory_page
 
-        print(memory_page(config.load_experiment(self.config)))
+        print(memory_page(config.load_experiment(self.configfile)))

@@ -18,21 +18,35 @@ from tyro.constructors import (
 
 from arc_refinery.commands.flags import Command
 from arc_refinery.config.base import explain, faults_of
-from arc_refinery.config.flags import FLAT, NEEDED, AlsoCalled, flag_of, lacking, section_of
+from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
 from arc_refinery.config.own_code import Entry
 
 AnyCommand = TypeVar("AnyCommand", bound=Command)
+# Flags of the published scripts that have another name here, and a former name of ours
+OTHER_NAMES = {
+    "--base-model-path": "--model-path",
+    "--code-execution-memory-limit-mb": "--memory-mb",
+    "--config": "--configfile",
+    "--output-dir": "--output",
+    "--output-folder": "--output",
+    "--reward-name": "--rewards",
+}
 
 
 def read(kind: type[AnyCommand], words: Sequence[str], prog: str) -> AnyCommand:
     """Return a command; exit with code 2 and a line per mistake on a wrong command line."""
-    values: Any = tyro.cli(kind, prog=prog, args=words, registry=rules_for(kind))
+    values: Any = tyro.cli(kind, prog=prog, args=[_renamed(word) for word in words], registry=rules_for(kind))
     try:
         return kind.model_validate(values)
     except ValidationError as error:
         faults = [explain({**fault, "loc": _place(kind, fault["loc"])}) for fault in faults_of(error)]
         print("\n".join(f"{prog}: {fault}" for fault in faults), file=sys.stderr)
         sys.exit(2)
+
+
+def _renamed(word: str) -> str:
+    flag, *value = word.split("=", 1)
+    return "=".join([OTHER_NAMES.get(flag.replace("_", "-"), flag), *value])
 
 
 def rules_for(kind: type[Command]) -> ConstructorRegistry:
@@ -46,8 +60,6 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         for mark in section.model_fields[spec.name].metadata:
             if mark is FLAT:
                 annotation = Annotated[annotation, tyro.conf.OmitArgPrefixes]
-            elif isinstance(mark, AlsoCalled):
-                annotation = Annotated[annotation, tyro.conf.arg(aliases=[mark.flag])]
         return replace(spec, type=annotation, default=tyro.MISSING if spec.default is NEEDED else spec.default)
 
     @registry.struct_rule

@@ -16,39 +16,39 @@ from arc_refinery.files import atomic_write
 class WriteReport(Command):
     """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
 
-    config: Path  # the validated config of the experiment
-    folder: Path  # the experiment's results; report/ and attempts.parquet are written here
+    configfile: Path  # the validated config of the experiment
+    results: Path  # folder of the experiment's results, where report/ and attempts.parquet are written
     output: Path  # Markdown file; the HTML file gets the same name
 
     def writes(self) -> Outputs:
         from arc_refinery.refining.report.tidy import ATTEMPTS_SCHEMA
 
         pictures = folder(
-            self.folder / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|svg|csv)"
+            self.results / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|svg|csv)"
         )
         return {
             "output": report(self.output, "Experiment"),
-            "folder": [pictures, table(self.folder / "attempts.parquet", ATTEMPTS_SCHEMA.names)],
+            "results": [pictures, table(self.results / "attempts.parquet", ATTEMPTS_SCHEMA.names)],
         }
 
     def run(self) -> None:
         from arc_refinery.reporting import page
 
-        self._check_folder(experiment := config.load_experiment(self.config))
-        config.part(experiment.kind, "report").write_report(experiment, self.folder, self.output)
+        self._check_folder(experiment := config.load_experiment(self.configfile))
+        config.part(experiment.kind, "report").write_report(experiment, self.results, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
     def _check_folder(self, experiment: Experiment) -> None:
         """Raise `InputError` if the folder holds the results of another experiment."""
-        settings = self.folder / "settings.json"
+        settings = self.results / "settings.json"
         if not settings.is_file():
             return
         other = config.load_experiment(settings)
         for key in ("kind", "experiment"):
             if getattr(other, key) != getattr(experiment, key):
                 raise InputError(
-                    f"{self.config}: {key} is {getattr(experiment, key)}, but {settings} says {getattr(other, key)}; "
-                    "give the settings.json in the folder of the results"
+                    f"{self.configfile}: {key} is {getattr(experiment, key)}, but {settings} says "
+                    f"{getattr(other, key)}; give the settings.json in the folder of the results"
                 )
 
 
@@ -142,14 +142,14 @@ class Submission(Command):
 class ConfigDocs(Command):
     """Write the JSON schema and the tables of config/README.md from the config models."""
 
-    folder: Path = Path("config")  # folder of schema.json and README.md
+    output: Path = Path("config")  # folder of schema.json and README.md
 
     def writes(self) -> Outputs:
         from arc_refinery.config.docs import SCHEMA
 
-        return {"folder": [json_file(self.folder / SCHEMA, "$defs", "anyOf")]}
+        return {"output": [json_file(self.output / SCHEMA, "$defs", "anyOf")]}
 
     def run(self) -> None:
         from arc_refinery.config.docs import write_docs
 
-        write_docs(self.folder)
+        write_docs(self.output)

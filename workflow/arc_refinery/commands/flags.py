@@ -20,14 +20,13 @@ from arc_refinery import config
 from arc_refinery.commands.outputs import Output, Outputs, Writes, adapter, check_outputs, lines
 from arc_refinery.config import RULE, TUNING
 from arc_refinery.config.base import Strict
-from arc_refinery.config.flags import FLAT, NEEDED, AlsoCalled, flag_words
+from arc_refinery.config.flags import FLAT, NEEDED, flag_words
 from arc_refinery.errors import InputError
 from arc_refinery.sampling.gpus import divide
 from arc_refinery.training.job import TrainingJob
 
-# The default of the published scripts, whose command lines still work. Their `sample` has another name for the flag.
+# The default of the published scripts, whose command lines still work
 PUBLISHED_MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
-ModelPath = Annotated[config.Line, AlsoCalled("--base-model-path")]
 MODEL = "folder with a model, or its name on the hub"
 
 
@@ -85,7 +84,7 @@ class Command(Strict):
 
 
 class ModelFlags(Command):
-    model_path: ModelPath = Field(description=MODEL)
+    model_path: config.Line = Field(description=MODEL)
     dtype: config.Dtype | None = None  # default: bfloat16 if there is a GPU
     n_threads: config.Threads = 1  # CPU threads; results depend on it
 
@@ -119,24 +118,24 @@ class SamplerFlags(ModelFlags):
 class ShardFlags(SamplerFlags):
     """Flags of commands that sample a shard of prompts or questions."""
 
-    output_folder: RulePath = NEEDED  # <shard>.parquet is written here
+    output: RulePath = NEEDED  # folder to write <shard>.parquet to
     shard: Annotated[config.NonNegativeInt, RULE] = 0  # index of the shard to sample
     n_shards: Annotated[config.PositiveInt, RULE] = 1  # number of shards; does not change results
     lora_path: Annotated[Path | None, RULE] = None  # folder of an adapter; default: none
 
     @property
-    def output(self) -> Path:
-        return self.output_folder / f"{self.shard:03d}.parquet"
+    def shard_file(self) -> Path:
+        return self.output / f"{self.shard:03d}.parquet"
 
 
 class AdapterFlags(ModelFlags):
     """Flags of all commands that train an adapter."""
 
-    output_dir: RulePath = NEEDED  # the adapter and training.jsonl are written here
+    output: RulePath = NEEDED  # folder to write the adapter and training.jsonl to
     lora: Annotated[config.Lora, FLAT]
-    checkpoints: Annotated[Path | None, RULE] = None  # folder outside any rule's outputs; default: next to output_dir
+    checkpoints: Annotated[Path | None, RULE] = None  # folder outside any rule's outputs; default: next to --output
     measurements: Annotated[Path | None, RULE] = None  # JSON lines: seconds and peak memory per step
-    tensorboard: Annotated[Path | None, RULE] = None  # folder for TensorBoard; default: next to output_dir
+    tensorboard: Annotated[Path | None, RULE] = None  # folder for TensorBoard; default: next to --output
     seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
@@ -144,7 +143,7 @@ class AdapterFlags(ModelFlags):
 
         curves = self.tensorboard and Output(self.tensorboard, "a folder of curves", lambda _: "", is_folder=True)
         return {
-            "output_dir": [adapter(self.output_dir)],
+            "output": [adapter(self.output)],
             "checkpoints": [Output(self.work, "a folder of checkpoints", foreign, is_folder=True, is_whole=True)],
             "measurements": [lines(self.measurements, "step")] if self.measurements else [],
             "tensorboard": [curves] if curves else [],
@@ -156,11 +155,9 @@ class AdapterFlags(ModelFlags):
         return self.checkpoints or self._sibling("checkpoints")
 
     def _sibling(self, what: str) -> Path:
-        if self.output_dir.name in ("", ".."):
-            raise InputError(
-                f"--output-dir: {self.output_dir} has no name of its own; expected the path of a new folder"
-            )
-        return self.output_dir.with_name(f"{self.output_dir.name}.{what}")
+        if self.output.name in ("", ".."):
+            raise InputError(f"--output: {self.output} has no name of its own; expected the path of a new folder")
+        return self.output.with_name(f"{self.output.name}.{what}")
 
 
 class GrpoFlags(AdapterFlags):
@@ -169,7 +166,7 @@ class GrpoFlags(AdapterFlags):
     guard: config.Guard
     lora_path: Annotated[Path | None, RULE] = None  # adapter to start from, as written by SFT; default: a new one
     until_step: config.PositiveInt | None = None  # stop after this step, a multiple of save_steps
-    continue_from: Annotated[Path | None, RULE] = None  # output_dir of the part that ended with until_step
+    continue_from: Annotated[Path | None, RULE] = None  # adapter of the part that ended with until_step
 
     def job(self, training: config.PolicyGradient, window: int, sandbox: config.Sandbox | None = None) -> TrainingJob:
         """Return the training, with a window of so many tokens; `sandbox` is for rewards that run programs.
@@ -193,7 +190,7 @@ class GrpoFlags(AdapterFlags):
             start=self.lora_path,
             until_step=self.until_step,
             before=self.continue_from,
-            output=self.output_dir,
+            output=self.output,
             work=self.work,
             measurements=self.measurements,
             tensorboard=self.tensorboard or self._sibling("tensorboard"),

@@ -72,7 +72,7 @@ class FineTune(AdapterFlags):
             self.lora,
             self.training,
             self.seed,
-            self.output_dir,
+            self.output,
             self.work,
             self.measurements,
             self.tensorboard,

@@ -8,6 +8,7 @@ from arc_refinery.config.base import (
     ATTEMPTS,
     EPISODES,
     EVALUATION,
+    GRADING,
     PROMPTS,
     REPORT,
     ROWS,

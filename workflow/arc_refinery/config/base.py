@@ -98,11 +98,12 @@ class Mark(Enum):
     PROMPTS = "prompts, which later stages read as they are written"
     ROWS = "rows to learn from, which fine-tuning reads as they are written"
     EVALUATION = "evaluation, not training"
+    GRADING = "grading, not the rewards of a training"
     EPISODES = "episodes on questions, not the questions"
     REPORT = "the report"
 
 
-RULE, TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, EPISODES, REPORT = Mark
+RULE, TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, GRADING, EPISODES, REPORT = Mark
 
 
 def marked(section: type[BaseModel], *marks: Mark) -> set[str]:

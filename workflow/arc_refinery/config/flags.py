@@ -25,13 +25,6 @@ NEEDED: Any = RULE  # default of a flag that a rule gives, and that has to be ty
 FLAT = object()  # on a section: its flags have no prefix
 
 
-class AlsoCalled:
-    """On a field: another name of its flag, from the published scripts."""
-
-    def __init__(self, flag: str) -> None:
-        self.flag = flag
-
-
 class Without:
     """On a section: the command lacks its fields with these marks."""
 

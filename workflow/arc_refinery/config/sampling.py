@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import TUNING, Line, OfMemory, PositiveInt, Strict, Threads
+from arc_refinery.config.base import GRADING, TUNING, Line, OfMemory, PositiveInt, Strict, Threads
 from arc_refinery.models.hub import Download
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
@@ -84,7 +84,7 @@ class Sandbox(Strict):
     cpu_seconds: Seconds = Field(1.0, description="CPU time limit per program, over all its inputs.")
     wall_seconds: Seconds = Field(10.0, description="Wall time limit per program, which ends one that sleeps.")
     memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
-    programs_per_child: PositiveInt = Field(
+    programs_per_child: Annotated[PositiveInt, GRADING] = Field(
         1,
         description="For grading: how many programs may share a process, if they cannot disturb each other; 32 makes "
         "bulk scoring cheaper, 1 isolates every program.",

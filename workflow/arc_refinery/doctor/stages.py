@@ -169,7 +169,7 @@ def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter
     model = model.model_copy(update={"backend": backend})
     return [
         *("sample", "--model-path", str(MODEL), "--template", TEMPLATE, "--dataset-path", str(tasks)),
-        *("--output-folder", str(output), "--max-model-len", str(WINDOW), "--max-output-tokens", str(N_TOKENS)),
+        *("--output", str(output), "--max-model-len", str(WINDOW), "--max-output-tokens", str(N_TOKENS)),
         *("--n-predictions", "1", "--batch-size", "1", "--temperature", "0"),
         *(("--lora-path", str(adapter)) if adapter else ()),
         *flag_words(model, ModelConfig, without={"path", "revision", "window"}),
@@ -213,7 +213,7 @@ def _train(
     return [
         *("train", "--model-path", str(MODEL), "--template", TEMPLATE, "--dtype", model.dtype),
         *("--n-threads", str(model.n_threads), "--dataset-path", str(folder / "prompts.parquet")),
-        *("--output-dir", str(folder / "trained"), "--checkpoints", str(folder / "checkpoints")),
+        *("--output", str(folder / "trained"), "--checkpoints", str(folder / "checkpoints")),
         *("--max-completion-length", str(N_TOKENS), "--max-seq-length", str(WINDOW)),
         *flag_words(adapter),
         *flag_words(small, Grpo if isinstance(small, Grpo) else PolicyGradient),  # others have code of their own

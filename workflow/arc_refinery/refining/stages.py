@@ -170,7 +170,7 @@ def _training_window(experiment: Refining) -> int:
 
 
 def train(experiment: Refining, adapter: str) -> Train:
-    training, sandbox = experiment.training, experiment.sandbox
+    training = experiment.training
     assert training
     return Train(
         **training_settings(experiment, adapter),
@@ -179,8 +179,5 @@ def train(experiment: Refining, adapter: str) -> Train:
         colors=experiment.model.colors,
         form=experiment.refinement.form,
         include_errors=experiment.refinement.include_errors,
-        code_execution_cpu_seconds=sandbox.cpu_seconds,
-        code_execution_wall_seconds=sandbox.wall_seconds,
-        code_execution_memory_limit_mb=sandbox.memory_mb,
-        allow_without_seccomp=sandbox.allow_without_seccomp,
+        sandbox=experiment.sandbox,
     )

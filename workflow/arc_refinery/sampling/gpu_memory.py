@@ -89,7 +89,7 @@ def memory_warnings(experiment: Experiment, origin: str) -> list[str]:
         return []
     return [
         f"{origin}: GPU memory of {count.job} ({count.load}) is {count.summary}; {'; '.join(count.faults)}. "
-        f"For a breakdown: arc-refinery doctor memory --config {origin}"
+        f"For a breakdown: arc-refinery doctor memory --configfile {origin}"
         for count in jobs
         if count.faults
     ]

@@ -37,7 +37,7 @@ class WriteQuestions(Command):
 
     output: Annotated[Path, RULE, Writes(records_file, "questions")] = NEEDED  # file of questions
     questions: Annotated[Questions, FLAT, Without(TUNING, EPISODES)]
-    sandbox: config.Sandbox
+    sandbox: Annotated[config.Sandbox, FLAT]
     split: Annotated[Literal["train", "heldout"], RULE] = "train"  # the generator trains on 7 texts of 8
     heldout: RuleFiles = ()  # held-out sets; their questions are removed from this one
     seed: config.Seed = 0  # seed of the generator
@@ -96,8 +96,8 @@ class ToolFlags(Command):
     """Flags shared by all commands that run episodes or render conversations."""
 
     model_path: config.Line  # folder with a model, or its name on the hub
-    generation: Annotated[Generation, Without(EVALUATION)]
-    sandbox: config.Sandbox
+    generation: Annotated[Generation, FLAT, Without(EVALUATION)]
+    sandbox: Annotated[config.Sandbox, FLAT]
     tools: tuple[ToolChoice, ...] = ()  # tools to offer: `calculator search,corpus=passages.jsonl mine.py:tool`
     tools_of_sets: tuple[tuple[str, ToolChoice], ...] = ()  # sets with their own: `sums calculator sums python`
     modules_of_python: bool = False  # programs may import what `python` offers, even if it is not among the tools
@@ -306,14 +306,14 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
 class Episodes(UserFlags, ShardFlags, ToolFlags):
     """Run and grade episodes on a shard of questions; an interrupted run resumes."""
 
-    generation: Generation
+    generation: Annotated[Generation, FLAT]
     dataset_path: RulePath = NEEDED  # questions
     n_predictions: config.PositiveInt = 8  # episodes per question
     questions_per_batch: config.PositiveInt = 8  # questions whose episodes run together
     n_jobs: Annotated[config.PositiveInt, TUNING] = 1  # sandbox servers
 
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self.output, "episodes")]}
+        return {"output": [records_file(self.shard_file, "episodes")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -342,12 +342,12 @@ class Episodes(UserFlags, ShardFlags, ToolFlags):
                 seed=self.seed,
                 users=self.open_users(executors, renderer),
             )
-            episodes = run_shard(questions, setup, self.shard, self.n_shards, self.output)
+            episodes = run_shard(questions, setup, self.shard, self.n_shards, self.shard_file)
             settings = setup.settings() | {"lora_path": self.lora_path}
             notes = {CALL_FORMAT: renderer.call_format.name}
             made_from = [self.dataset_path]
-            records.write(self.output, records.Episode, episodes, self.seed, settings, lambda: notes, made_from)
-        progress_path(self.output).unlink()
+            records.write(self.shard_file, records.Episode, episodes, self.seed, settings, lambda: notes, made_from)
+        progress_path(self.shard_file).unlink()
 
 
 def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from arc_refinery import config
 from arc_refinery.arc.tasks import Task
-from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, Command, ModelPath, RuleFiles, RulePath, ShardFlags
+from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, Command, RuleFiles, RulePath, ShardFlags
 from arc_refinery.commands.outputs import Outputs, Writes, lines, records_file
 from arc_refinery.config import RULE
 from arc_refinery.config.flags import FLAT, NEEDED
@@ -18,14 +18,13 @@ from arc_refinery.refining.config import PromptedModel, Sampling, TestInputs
 
 if TYPE_CHECKING:
     from arc_refinery.records import Prompt
-    from arc_refinery.sandbox import Limits
 
 
 class SampleAttempts(ShardFlags):
     """Sample completions for a shard of prompts; an interrupted run resumes."""
 
     dataset_path: RulePath = NEEDED  # prompts; or tasks (.parquet, .json, .json.gz), which get first-turn prompts
-    model_path: ModelPath = Field(PUBLISHED_MODEL, description=MODEL)
+    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
     max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
     n_predictions: config.PositiveInt = 8  # for tasks: completions per task
@@ -39,7 +38,7 @@ class SampleAttempts(ShardFlags):
     seed: config.Seed = 0  # seeds every random choice
 
     def writes(self) -> Outputs:
-        return {"output_folder": [records_file(self.output, "attempts")]}
+        return {"output": [records_file(self.shard_file, "attempts")]}
 
     def run(self) -> None:
         from arc_refinery import records
@@ -51,10 +50,10 @@ class SampleAttempts(ShardFlags):
         model = PromptedModel.model_validate(self.sampler().model_dump() | wording)
         decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
         prompts = shard_of(self._prompts(), self.shard, self.n_shards)
-        attempts = sample_shard(prompts, model, self.lora_path, decoding, self.output)
+        attempts = sample_shard(prompts, model, self.lora_path, decoding, self.shard_file)
         settings = {**attempt_settings(model, decoding), "lora_path": self.lora_path}
-        records.write(self.output, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
-        progress_path(self.output).unlink()
+        records.write(self.shard_file, records.Attempt, attempts, self.seed, settings, made_from=[self.dataset_path])
+        progress_path(self.shard_file).unlink()
 
     def _prompts(self) -> "list[Prompt]":
         from arc_refinery.refining.prompt_files import prompts_in
@@ -81,7 +80,7 @@ class ImportPredictions(Command):
     tasks_path: Path  # file of tasks
     output: Annotated[Path, Writes(records_file, "attempts")]  # attempts
     model: config.Line = "imported"  # model name to record in the attempts
-    # the attempts' prompts, for `refine`; needs the two flags below
+    # the attempts' prompts, for `prompts refine`; needs the two flags below
     prompts_output: Annotated[Path | None, Writes(records_file, "prompts")] = None
     model_path: config.Line | None = None  # model whose chat template renders the prompts
     template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
@@ -145,36 +144,29 @@ class Execute(Command):
     output: Annotated[Path | None, Writes(lines, "program_id", "status")] = None  # JSON lines to write
     self_check: bool = False  # print what this machine has and the hostile programs' results; exit code 1 if any is bad
     n_jobs: config.PositiveInt = 1  # programs to run at once
-    cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
-    wall_seconds: config.Seconds = 10.0  # wall time limit per program, which ends one that sleeps
-    memory_limit_mb: config.Megabytes = 512  # memory limit per program, above the server's own
-    programs_per_child: config.PositiveInt = 1  # programs that may share a process; 32 makes bulk scoring cheaper
-    allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
+    sandbox: Annotated[config.Sandbox, FLAT] = config.Sandbox()
 
     def run(self) -> None:
-        from arc_refinery.sandbox import Executor, Limits
         from arc_refinery.sandbox.jsonl import count_programs, execute_file
 
-        limits = Limits(self.cpu_seconds, self.wall_seconds, self.memory_limit_mb)
         if self.self_check:
-            self._check(limits)
+            self._check()
             return
         if not (self.programs and self.output):
             raise InputError("give --programs and --output, or --self-check alone")
         n_programs = count_programs(self.programs)
-        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+        with self.sandbox.executor(self.n_jobs) as executor:
             execute_file(self.programs, self.output, executor, n_programs)
 
-    def _check(self, limits: "Limits") -> None:
-        from arc_refinery.sandbox import Executor
+    def _check(self) -> None:
         from arc_refinery.sandbox.surroundings import self_check, surroundings
 
         if self.programs or self.output:
             raise InputError("give --programs and --output, or --self-check alone")
-        machine = surroundings(limits, self.n_jobs)
+        machine = surroundings(self.sandbox.limits(), self.n_jobs)
         for fact in machine:  # before the sandbox is tried, because it may not start
             print(f"{'fine' if fact.is_kept else 'WRONG':8}{fact.promise:42}{fact.result}", flush=True)
-        with Executor(self.n_jobs, limits, self.programs_per_child, self.allow_without_seccomp) as executor:
+        with self.sandbox.executor(self.n_jobs) as executor:
             trials = self_check(executor)
         for trial in trials:
             print(f"{'kept' if trial.is_kept else 'BROKEN':8}{trial.promise:42}{trial.result}")

@@ -220,15 +220,15 @@ class StudyLengths(Command):
     """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
 
     prompts: Files  # files of prompts, of any turn
-    window: config.PositiveInt  # tokens of prompt and completion together
-    output_folder: Path  # the files are written here
+    max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens
+    output: Path  # folder to write them to
 
     def writes(self) -> Outputs:
-        whole = self.output_folder / "lengths"
+        whole = self.output / "lengths"
         files = [page(whole.with_suffix(".md"), "Prompt lengths"), csv(whole.with_suffix(".csv"), "prompts,turn,n,")]
-        return {"output_folder": [*files, *picture(whole.with_suffix(".png"))]}
+        return {"output": [*files, *picture(whole.with_suffix(".png"))]}
 
     def run(self) -> None:
         from arc_refinery.refining.report.lengths import study
 
-        study(self.prompts, self.window, self.output_folder)
+        study(self.prompts, self.max_model_len, self.output)

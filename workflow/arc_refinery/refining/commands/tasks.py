@@ -19,7 +19,7 @@ from arc_refinery.refining.config import Problems, TaskSet
 class Tasks(Command):
     """Turn generated problems, or BARC rows, into ARC tasks and split them into parts."""
 
-    outputs: Annotated[Files, RULE, Writes(records_file, "tasks")] = NEEDED  # one file per part
+    output: Annotated[Files, RULE, Writes(records_file, "tasks")] = NEEDED  # one file per part
     problems: Annotated[Problems, FLAT]
     tasks_per_part: config.PositiveInt | None = None  # default: all tasks, dealt evenly
     seed: config.Seed = 0  # seeds the generator and the order of the tasks
@@ -36,9 +36,9 @@ class Tasks(Command):
             return {"problems_left_out": dict(left_out.problems), "pairs_left_out": dict(left_out.pairs)}
 
         with ExitStack() as files:
-            add = [files.enter_context(records.writer(path, Task, self.seed, settings, notes)) for path in self.outputs]
+            add = [files.enter_context(records.writer(path, Task, self.seed, settings, notes)) for path in self.output]
             for part, tasks in deal_tasks(
-                self.problems, len(self.outputs), self.tasks_per_part, self.seed, self.n_jobs, left_out
+                self.problems, len(self.output), self.tasks_per_part, self.seed, self.n_jobs, left_out
             ):
                 add[part](tasks)
         _log(left_out.pairs, "pairs")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from arc_refinery import config
-from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, GrpoFlags, ModelPath, RuleFiles
-from arc_refinery.config.flags import FLAT, NEEDED
+from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, GrpoFlags, RuleFiles
+from arc_refinery.config import GRADING
+from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.files import content_hash
 from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling, TestInputs
 from arc_refinery.refining.prompts import FeedbackForm
@@ -43,7 +44,7 @@ class Train(GrpoFlags):
     """Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes."""
 
     dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
-    model_path: ModelPath = Field(PUBLISHED_MODEL, description=MODEL)
+    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
     training: Annotated[Grpo, FLAT] = Field(default_factory=_published_grpo)
     lengths: Annotated[config.Lengths, FLAT] = Field(
@@ -55,21 +56,10 @@ class Train(GrpoFlags):
     colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
     form: FeedbackForm = "given"  # form of that feedback
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
-    code_execution_cpu_seconds: config.Seconds = 1.0  # CPU time limit per program, over all its inputs
-    code_execution_wall_seconds: config.Seconds = 10.0  # wall time limit per program
-    code_execution_memory_limit_mb: config.Megabytes = 512  # memory limit per program, above the server's own
-    allow_without_seccomp: bool = False  # execute even if the kernel cannot filter system calls
+    sandbox: Annotated[config.Sandbox, FLAT, Without(GRADING)] = config.Sandbox()
 
     def run(self) -> None:
-        train(self.job(self.training, self.lengths.max_seq_length, self._sandbox()), self._environment)
-
-    def _sandbox(self) -> config.Sandbox:
-        return config.Sandbox(
-            cpu_seconds=self.code_execution_cpu_seconds,
-            wall_seconds=self.code_execution_wall_seconds,
-            memory_mb=self.code_execution_memory_limit_mb,
-            allow_without_seccomp=self.allow_without_seccomp,
-        )
+        train(self.job(self.training, self.lengths.max_seq_length, self.sandbox), self._environment)
 
     def _environment(self) -> "Iterator[RefineEnvironment]":
         from arc_refinery.refining.environment import RefineEnvironment
@@ -78,7 +68,7 @@ class Train(GrpoFlags):
 
         prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors, self.form)
         prompts = [TrainingPrompt.of(prompt) for prompt in self._fitting_prompts()]
-        with self._sandbox().executor(self.training.n_jobs) as executor:
+        with self.sandbox.executor(self.training.n_jobs) as executor:
             yield RefineEnvironment(
                 prompts=prompts,
                 prompts_hash=prompts_hash,

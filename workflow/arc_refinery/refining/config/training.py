@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, PositiveInt, Share, Strict
-from arc_refinery.config.flags import AlsoCalled
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
@@ -42,7 +41,7 @@ class Grpo(PolicyGradient):
         description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
         "feedback, refine; both answers carry loss, the feedback does not.",
     )
-    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct), AlsoCalled("--reward-name")] = Field(
+    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
         (AttemptTerm(reward="arc-v2-no-pixel-score"),),
         min_length=1,
         description="Terms whose weighted sum is the reward: each a name, or a section.",
