@@ -15,6 +15,7 @@ rule first_prompts:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
         branch="turn1(-.+)?",
+    priority: 20  # if no prompt fits, the run ends before anything is sampled
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

@@ -13,6 +13,7 @@ rule evaluation_tasks:
         "<benchmarks>/{tasks}/tasks.tsv"
     wildcard_constraints:
         tasks=one_of(task_set.name for task_set in experiment.evaluation.sets),
+    priority: 20  # first_prompts waits for it
     threads: cpus("cpu")
     resources:
         **needs("cpu"),

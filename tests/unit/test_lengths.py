@@ -24,7 +24,7 @@ def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path
         for turn, n_tokens in lengths.items()
         for number, n in enumerate(n_tokens)
     ]
-    write_prompts(path, prompts, longest, 0, {})
+    write_prompts(path, prompts, longest + 48, 48, 0, {})
     return path
 
 

@@ -224,13 +224,13 @@ def test_notes_are_taken_when_all_records_are_written(path: Path):
 
 def test_prompts_over_the_limit_are_dropped_and_their_lengths_are_noted(path: Path):
     prompts = [dataclasses.replace(PROMPT, prompt_id=f"p{n}", n_tokens=n) for n in (99, 100, 101, 500)]
-    write_prompts(path, prompts, 100, 0, {})
+    write_prompts(path, prompts, 120, 20, 0, {})
     assert [prompt.prompt_id for prompt in records.read(path, Prompt)] == ["p99", "p100"]  # 100 is allowed
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 2, "dropped": {"2": [101, 500]}}
 
 
 def test_no_prompts_at_all_are_no_error(path: Path):
-    write_prompts(path, [], 100, 0, {})
+    write_prompts(path, [], 120, 20, 0, {})
     assert list(records.read(path, Prompt)) == []
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 0, "dropped": {}}
 

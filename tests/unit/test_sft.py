@@ -16,6 +16,8 @@ from factories import make_demonstration
 from safetensors.torch import load
 from trl import SFTTrainer
 
+from arc_refinery import records
+from arc_refinery.commands.stages import FineTune
 from arc_refinery.config import Lora
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
@@ -276,6 +278,23 @@ def test_measurements_have_a_line_a_step(rows: list[SftRow], tmp_path: Path):
     assert all(line["seconds/step"] > 0 and line["trainer_mb"] > 50 for line in lines)
 
 
-def test_what_cannot_be_trained_is_named(rows: list[SftRow], tmp_path: Path):
-    with pytest.raises(InputError, match="no demonstrations"):
-        train([], tmp_path)
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [
+        (records.Demonstration, {"n_tasks": 3, "n_too_easy": 1, "n_tasks_without_target": 2}),
+        (records.Conversation, {"n_questions": 4, "n_without": 4}),
+    ],
+)
+def test_without_demonstrations_the_numbers_of_all_files_are_the_message(
+    kind: type[Any], counts: dict[str, int], tmp_path: Path
+):
+    paths = (tmp_path / "a.parquet", tmp_path / "b.parquet")
+    for path in paths:
+        records.write(path, kind, [], 0, {}, lambda: counts)
+    command = FineTune(
+        model_path=TINY, dataset_path=paths, output_dir=tmp_path / "sft", training=TRAINING, lora=Lora(lora_r=1)
+    )
+    with pytest.raises(InputError) as caught:
+        command.run()
+    for fact in (*map(str, paths), *(f"{name} {2 * n}" for name, n in counts.items())):
+        assert fact in str(caught.value)

@@ -178,7 +178,7 @@ def environment(
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = ToolRenderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(
-        questions=fitting(questions, renderer, open_toolbox, window - generation.max_episode_tokens),
+        questions=fitting(questions, renderer, open_toolbox, window, generation.max_episode_tokens),
         renderer=renderer,
         training=training,
         generation=generation,
@@ -235,13 +235,10 @@ def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
 def test_where_no_question_is_left_the_error_says_what_to_change():
 
     n = prompt_tokens("12?")
-    expected = (
-        f"none of 2 questions has a prompt of at most {n - 1} tokens, that is model.window minus "
-        "generation.max_episode_tokens; raise the former or lower the latter"
-    )
     with pytest.raises(InputError) as raised:
         environment(asking("12?", "34?"), n - 1 + GENERATION.max_episode_tokens)
-    assert str(raised.value) == expected
+    for fact in ("none of 2 prompts fits", f"{n} tokens", f"leaves {n - 1}.", "generation.max_episode_tokens"):
+        assert fact in str(raised.value)
 
 
 def test_where_there_was_none_to_begin_with_the_error_says_so():

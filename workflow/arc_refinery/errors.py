@@ -1,8 +1,26 @@
 """Errors that the user can fix. The CLI prints the message without a traceback."""
 
+from collections.abc import Sequence
+
 
 class InputError(ValueError):
     """Bad input. The message names the file and the field, what was expected, and what to do."""
+
+
+class NoRoomError(InputError):
+    """Prompts are too long for the model's window."""
+
+    def __init__(
+        self, where: object, n_prompts: int, too_long: Sequence[int], window: int, answer: int, advice: str
+    ) -> None:
+        """`too_long` has the lengths of those among `n_prompts`; `answer` is the longest answer, in tokens."""
+        n, shortest, longest = len(too_long), min(too_long), max(too_long)
+        which = f"none of {n:,} prompts fits" if n == n_prompts else f"{n:,} of {n_prompts:,} prompts are too long"
+        lengths = f"{shortest:,} to {longest:,}" if shortest < longest else f"{longest:,}"
+        super().__init__(
+            f"{where}: {which}: {lengths} tokens, but the window of {window:,} minus {answer:,} for the answer "
+            f"leaves {window - answer:,}. {advice}"
+        )
 
 
 class ModelError(InputError):

@@ -14,6 +14,7 @@ another value.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -25,6 +26,7 @@ from arc_refinery.config.base import PROMPTS, run_and_step
 from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.config.inputs import fetched_folder, model_path
 from arc_refinery.config.sampling import RowsSource
+from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
     from arc_refinery.training.sft import SftRow
 
 Rows = TypeVar("Rows", bound=RowsSource)
+
+NO_DEMONSTRATIONS = (
+    "For refining, a task needs an attempt that ran to valid outputs and is wrong, and a correct program "
+    "(training.sft.demonstrations.targets): sample more, or raise max_pass_rate if tasks are too easy. For tool use, a "
+    "question needs a worked solution whose results the tools give. What is too long needs a larger "
+    "training.max_seq_length and max_completion_length, or generation.max_episode_tokens"
+)
 
 
 # Commands
@@ -83,6 +92,15 @@ class FineTune(AdapterFlags):
         from arc_refinery.models.tokenizers import load_tokenizer
         from arc_refinery.training.sft import SftRow
 
+        if not sum(map(records.count, self.dataset_path)):
+            counts: Counter[str] = Counter()
+            for path in self.dataset_path:
+                counts.update(records.notes(path))
+            raise InputError(
+                f"{' '.join(map(str, self.dataset_path))}: there are no demonstrations to learn from: "
+                f"{', '.join(f'{name} {n}' for name, n in sorted(counts.items())) or 'the files say no reason'}. "
+                f"{NO_DEMONSTRATIONS}"
+            )
         end = str(load_tokenizer(self.model_path).eos_token)
         if records.kind_of(self.dataset_path[0]) == records.Conversation.KIND:
             for _, conversation in records.read_all(self.dataset_path, records.Conversation):

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from arc_refinery.config import Lengths
-from arc_refinery.errors import InputError
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.refining.config import Grpo
@@ -31,13 +30,7 @@ class RefineEnvironment:
     seed: int
 
     def __post_init__(self) -> None:
-        """Raise `InputError` if there are no prompts, or a reward of the user cannot be imported."""
-        if not self.prompts:
-            raise InputError(
-                "there are no training prompts. Either the files have none (second turns: no attempt was incorrect "
-                "with valid outputs; sample more tasks), or all are longer than max_seq_length minus "
-                "max_completion_length"
-            )
+        """Raise `InputError` if a reward of the user cannot be imported."""
         self.reward = Reward(self.training.rewards)
         rows = [{"prompt": prompt.conversation, "prompt_index": index} for index, prompt in enumerate(self.prompts)]
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)

@@ -283,13 +283,14 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
 
         _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users})
         questions = [question for _, question in records.read_all(self.dataset_path, records.Question)]
-        longest = self.max_model_len - self.generation.max_episode_tokens
         with _two(self.sandbox, self.training.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
             check_template(renderer.tokenizer)
             open_toolbox = self.toolboxes(executors[0], renderer.call_format)
             yield ToolEnvironment(
-                questions=fitting(questions, renderer, open_toolbox, longest),
+                questions=fitting(
+                    questions, renderer, open_toolbox, self.max_model_len, self.generation.max_episode_tokens
+                ),
                 renderer=renderer,
                 training=self.training,
                 generation=self.generation,

@@ -21,6 +21,8 @@ class TrainingData:
     @classmethod
     def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "TrainingData":
         """Hold out `n_heldout` rows from training, at random."""
+        if not rows:
+            raise InputError("there are no prompts to train on: no row is left of the files that the training reads")
         if n_heldout >= len(rows):
             raise InputError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
         held_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])

@@ -66,7 +66,6 @@ def train_sft(
     from run to run; `tensorboard` is a folder for the curves.
     """
     rows = sorted(rows, key=lambda row: row.demonstration_id)
-    _check(rows)
     check_trained(model, lora, None)
     torch.set_num_threads(model.n_threads)
     claim(work, _identity(rows, model, lora, training, seed))
@@ -144,16 +143,6 @@ def _tokens(row: SftRow, tokenizer: PreTrainedTokenizerBase) -> dict[str, list[i
         "input_ids": [token for ids, _ in pieces for token in ids],
         "completion_mask": [int(is_sampled) for ids, is_sampled in pieces for _ in ids],
     }
-
-
-def _check(rows: Sequence[SftRow]) -> None:
-    if not rows:
-        raise InputError(
-            "there are no demonstrations. For refining: either no attempt was incorrect with valid outputs, or no "
-            "correct program is known for those tasks (training.sft.demonstrations.targets), or all rows are too long "
-            "for max_seq_length and max_completion_length; sample more tasks. For tool use: no question has a worked "
-            "solution, or all are too long for generation.max_episode_tokens"
-        )
 
 
 def _identity(rows: Sequence[SftRow], model: ModelConfig, lora: Lora, training: Imitation, seed: int) -> str:

@@ -13,7 +13,7 @@ from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, Command, RuleFil
 from arc_refinery.commands.outputs import Outputs, Writes, lines, records_file
 from arc_refinery.config import RULE
 from arc_refinery.config.flags import FLAT, NEEDED
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.refining.config import PromptedModel, Sampling, TestInputs
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SampleAttempts(ShardFlags):
         progress_path(self.shard_file).unlink()
 
     def _prompts(self) -> "list[Prompt]":
-        from arc_refinery.refining.prompt_files import prompts_in
+        from arc_refinery.refining.prompt_files import MAKE_ROOM, prompts_in
 
         sampling = Sampling(
             n_predictions=self.n_predictions,
@@ -67,6 +67,11 @@ class SampleAttempts(ShardFlags):
         )
         prompts = list(prompts_in(self.dataset_path, sampling, self.template, self.colors, self.model_path, self.seed))
         fitting = [prompt for prompt in prompts if prompt.n_tokens + self.max_output_tokens <= self.max_model_len]
+        if prompts and not fitting:
+            lengths = [prompt.n_tokens for prompt in prompts]
+            raise NoRoomError(
+                self.dataset_path, len(lengths), lengths, self.max_model_len, self.max_output_tokens, MAKE_ROOM
+            )
         logging.info(
             "%d of %d prompts are too long for the window and were left out", len(prompts) - len(fitting), len(prompts)
         )

@@ -2,9 +2,10 @@
 
 import logging
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from arc_refinery import config
 from arc_refinery.arc.tasks import Task
@@ -16,6 +17,9 @@ from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Demonstrations, FeedbackKind, History, Sampling, Selection
 from arc_refinery.refining.prompts import FeedbackForm
+
+if TYPE_CHECKING:
+    from arc_refinery.refining.graded import GradedAttempt
 
 
 class PromptFlags(Command):
@@ -62,12 +66,18 @@ class FirstPrompts(PromptFlags):
         from arc_refinery.refining.prompt_files import write_prompts
         from arc_refinery.refining.prompts import Renderer, load_template
 
-        if not records.count(self.tasks_path):
+        task_ids = records.texts(self.tasks_path, Task, "task_id")
+        if not task_ids:
             raise InputError(f"{self.tasks_path}: has no tasks, so there is nothing to ask; make it again")
-        template, renderer = load_template(self.template, self.colors), Renderer(self.model_path)
-        longest = self.max_model_len - self.sampling.max_output_tokens
-        renderer.check_template(template, longest)
         excluded = left_out(self.overlap)
+        if excluded.issuperset(task_ids):
+            raise InputError(
+                f"{self.tasks_path}: all of its {len(task_ids)} tasks are also evaluated, so they are left out "
+                f"({self.overlap}); train on other tasks, or set training.evaluated_tasks: keep"
+            )
+        template, renderer = load_template(self.template, self.colors), Renderer(self.model_path)
+        answer = self.sampling.max_output_tokens
+        renderer.check_template(template, self.max_model_len - answer)
         prompts = first_turn_prompts(
             (task for task in records.read(self.tasks_path, Task) if task.task_id not in excluded),
             self.sampling.n_predictions,
@@ -79,7 +89,7 @@ class FirstPrompts(PromptFlags):
         )
         settings = self.sampling.model_dump(exclude=config.marked(Sampling, ATTEMPTS))
         settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
-        write_prompts(self.output, prompts, longest, self.seed, settings, made_from=[self.tasks_path])
+        write_prompts(self.output, prompts, self.max_model_len, answer, self.seed, settings, [self.tasks_path])
 
 
 class Refine(NextTurnFlags):
@@ -114,11 +124,20 @@ class Refine(NextTurnFlags):
             self.select,
             self.history,
         )
-        renderer, longest = Renderer(self.model_path), self.max_model_len - self.max_output_tokens
-        renderer.check_template(template, longest)
-        prompts = next_turn_prompts(read_graded(self.files, left_out(self.overlap)), plan, template, renderer)
+        renderer = Renderer(self.model_path)
+        renderer.check_template(template, self.max_model_len - self.max_output_tokens)
+        statuses: Counter[str] = Counter()
+
+        def graded() -> "Iterator[GradedAttempt]":
+            for attempt in read_graded(self.files, left_out(self.overlap)):
+                statuses[attempt.verdict.status] += 1
+                yield attempt
+
+        prompts = next_turn_prompts(graded(), plan, template, renderer)
         settings = self.decisive() | {"template": asdict(template)}
-        write_prompts(self.output, prompts, longest, self.seed, settings)
+        write_prompts(
+            self.output, prompts, self.max_model_len, self.max_output_tokens, self.seed, settings, statuses=statuses
+        )
 
 
 class WriteDemonstrations(NextTurnFlags):

@@ -1,6 +1,7 @@
 """The command that trains with GRPO. Its flags keep the names of the published scripts."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ from arc_refinery import config
 from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, GrpoFlags, RuleFiles
 from arc_refinery.config import GRADING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
+from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.files import content_hash
 from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling, TestInputs
 from arc_refinery.refining.prompts import FeedbackForm
@@ -82,7 +84,7 @@ class Train(GrpoFlags):
 
     def _fitting_prompts(self) -> "Iterator[Prompt]":
         from arc_refinery import records
-        from arc_refinery.refining.prompt_files import prompts_in
+        from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_to_refine, prompts_in
 
         sampling = Sampling(
             n_predictions=1,
@@ -91,7 +93,8 @@ class Train(GrpoFlags):
             test_inputs=self.test_inputs,
             max_output_tokens=self.lengths.max_completion_length,
         )
-        n_left_out = 0
+        too_long: list[int] = []
+        n_fitting = 0
 
         prompts = (
             (path, prompt)
@@ -100,7 +103,18 @@ class Train(GrpoFlags):
         )
         for _, prompt in records.distinct(prompts):
             if prompt.n_tokens <= self.lengths.longest_prompt:
+                n_fitting += 1
                 yield prompt
             else:
-                n_left_out += 1
-        logging.info("%d prompts leave no room for an answer and were left out", n_left_out)
+                too_long.append(prompt.n_tokens)
+        logging.info("%d prompts leave no room for an answer and were left out", len(too_long))
+        if n_fitting:
+            return
+        files = " ".join(map(str, self.dataset_path))
+        if too_long:
+            window, answer = self.lengths.max_seq_length, self.lengths.max_completion_length
+            raise NoRoomError(files, len(too_long), too_long, window, answer, MAKE_ROOM)
+        statuses: Counter[str] = Counter()
+        for path in (path for path in self.dataset_path if path.suffix not in (".json", ".gz")):
+            statuses.update(records.notes(path).get(STATUSES, {}))
+        raise InputError(f"{files}: there are no training prompts: {nothing_to_refine(statuses)}")

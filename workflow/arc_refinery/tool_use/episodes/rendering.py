@@ -29,6 +29,7 @@ ChatMessage = dict[str, Any]
 
 _QUESTION: ChatMessage = {"role": "user", "content": "question"}
 # A call that every template must write so that its format reads it back
+MAKE_ROOM = "Raise model.window, or lower generation.max_episode_tokens"
 _TOOL = ToolSignature(
     "order",
     "Order something.",

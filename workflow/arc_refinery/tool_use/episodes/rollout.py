@@ -10,7 +10,7 @@ from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import TUNING, ModelConfig, Sandbox, marked
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.records.tool_use import Call, Episode, Question
 from arc_refinery.sampling.backends import Decoding, Sampler, open_sampler
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
@@ -18,7 +18,7 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import EpisodeGrade, grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -64,7 +64,17 @@ def run_shard(
     if min(setup.n_predictions, setup.questions_per_batch) < 1:
         raise InputError("n_predictions and questions_per_batch: expected at least 1")
     batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
-    prompts = [[_prompt(question, setup) for question in batch] for batch in batches]
+    renderer, window, answer = setup.renderer, setup.model.window, setup.generation.max_episode_tokens
+    prompts = [[renderer.ids(renderer.prompt(question.text)) for question in batch] for batch in batches]
+    lengths = {
+        question.question_id: len(ids)
+        for batch, batch_ids in zip(batches, prompts, strict=True)
+        for question, ids in zip(batch, batch_ids, strict=True)
+    }
+    if too_long := {name: n for name, n in lengths.items() if n > window - answer}:
+        raise NoRoomError(
+            f"question {next(iter(too_long))}", len(lengths), list(too_long.values()), window, answer, MAKE_ROOM
+        )
 
     def new_entries(done: Sequence[Entry]) -> Iterator[Entry]:
         limits = setup.generation
@@ -82,17 +92,6 @@ def run_shard(
     settings = {**setup.settings(), "questions": [repr(question) for batch in batches for question in batch]}
     for entry in resumed(output, settings, setup.adapter, len(batches), "batch", new_entries):
         yield from records.from_rows(Episode, entry["episodes"])
-
-
-def _prompt(question: Question, setup: EpisodeSettings) -> list[int]:
-    ids = setup.renderer.ids(setup.renderer.prompt(question.text))
-    longest = setup.model.window - setup.generation.max_episode_tokens
-    if len(ids) > longest:
-        raise InputError(
-            f"{question.question_id}: its prompt has {len(ids)} tokens, expected at most {longest}, that is "
-            "model.window minus generation.max_episode_tokens; raise the former or lower the latter"
-        )
-    return ids
 
 
 def _run_batch(

@@ -22,7 +22,7 @@ from trl.chat_template_utils import (
 )
 
 from arc_refinery.config import EVALUATION, PolicyGradient, marked
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.records import settings_hash
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
@@ -31,7 +31,7 @@ from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.rewards import CORRECT
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
-from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -224,22 +224,25 @@ class ToolTrainer(Trainer):
 
 
 def fitting(
-    questions: Sequence[Question], renderer: ToolRenderer, open_toolbox: Callable[[Question], Toolbox], longest: int
+    questions: Sequence[Question],
+    renderer: ToolRenderer,
+    open_toolbox: Callable[[Question], Toolbox],
+    window: int,
+    answer: int,
 ) -> list[Question]:
-    """Return the questions whose prompts have at most `longest` tokens; raise `InputError` if there are none."""
+    """Return the questions whose prompts leave room for `answer` tokens; raise `InputError` if there are none."""
     if not questions:
         raise InputError("there are no training questions: all were left out when the files were written")
-    short = []
+    short, too_long = [], []
     for question in questions:
-        prompt = renderer.offering(open_toolbox(question).schemas).prompt(question.text)
-        if len(renderer.ids(prompt)) <= longest:
+        n_tokens = len(renderer.ids(renderer.offering(open_toolbox(question).schemas).prompt(question.text)))
+        if n_tokens <= window - answer:
             short.append(question)
+        else:
+            too_long.append(n_tokens)
     if not short:
-        raise InputError(
-            f"none of {len(questions)} questions has a prompt of at most {longest} tokens, that is model.window "
-            "minus generation.max_episode_tokens; raise the former or lower the latter"
-        )
-    logger.info("%d questions leave no room for an episode and were left out", len(questions) - len(short))
+        raise NoRoomError("training questions", len(too_long), too_long, window, answer, MAKE_ROOM)
+    logger.info("%d of %d questions leave no room for an episode and were left out", len(too_long), len(questions))
     return short
 
 

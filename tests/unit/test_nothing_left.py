@@ -1,0 +1,165 @@
+"""No stage works on nothing in silence: without a prompt, an attempt or a question it ends with the numbers."""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import TINY
+from factories import make_prompt, make_task
+from handmade import finished, settings
+
+from arc_refinery import records
+from arc_refinery.arc.tasks import Task
+from arc_refinery.errors import InputError
+from arc_refinery.records import Overlap, Prompt
+from arc_refinery.refining.commands.attempts import SampleAttempts
+from arc_refinery.refining.commands.prompts import FirstPrompts, Refine
+from arc_refinery.refining.commands.training import Train
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.prompts import Renderer, load_template
+from arc_refinery.training.environment import TrainingData
+
+TASKS = [make_task(name, train=make_task().train * 6) for name in "ab"]
+REFINES = {"refine": [{"n_predictions": 2}, {"n_predictions": 2}]}
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    records.write(tmp_path / "tasks.parquet", Task, TASKS, 0, {})
+    return tmp_path / "tasks.parquet"
+
+
+def first_prompts(tasks: Path, window: int, **changes: Any) -> FirstPrompts:
+    sampling = Sampling(n_predictions=4, batch_size=2, use_data_augmentation=False, max_output_tokens=8)
+    return FirstPrompts(
+        tasks_path=tasks,
+        output=tasks.with_name("prompts.parquet"),
+        model_path=TINY,
+        template="compact",
+        max_model_len=window,
+        sampling=sampling,
+        **changes,
+    )
+
+
+def n_tokens(renderer: Renderer, template: str = "compact") -> int:
+    """Length of the prompts of the two tasks, which are alike."""
+    (one, two) = first_turn_prompts(TASKS, 1, Sampling(max_output_tokens=8), load_template(template), renderer, 0)
+    assert one.n_tokens == two.n_tokens
+    return one.n_tokens
+
+
+def refused(command: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        command.run()
+    return str(caught.value)
+
+
+def test_first_turns_that_all_are_too_long_end_the_run(tasks: Path, renderer: Renderer) -> None:
+    n = n_tokens(renderer)
+    message = refused(first_prompts(tasks, n + 7))
+    for fact in ("none of 4 prompts fits", f" {n} tokens", f"leaves {n - 1}.", "model.window", str(tasks.parent)):
+        assert fact in message
+    assert not tasks.with_name("prompts.parquet").exists()
+    first_prompts(tasks, n + 8).run()
+    assert records.count(tasks.with_name("prompts.parquet")) == 4
+
+
+def test_tasks_that_all_are_evaluated_leave_nothing_to_train_on(tasks: Path) -> None:
+    overlap = tasks.with_name("overlap.parquet")
+    rows = [Overlap(f"o/{task.task_id}", "own", task.task_id, "heldout", task.task_id, "id") for task in TASKS]
+    records.write(overlap, Overlap, rows, 0, {})
+    message = refused(first_prompts(tasks, 500, overlap=overlap))
+    assert str(tasks) in message
+    assert "all of its 2 tasks" in message
+    records.write(overlap, Overlap, rows[:1], 0, {})
+    first_prompts(tasks, 500, overlap=overlap).run()
+    assert set(records.texts(tasks.with_name("prompts.parquet"), Prompt, "task_id")) == {"b"}
+
+
+def test_tasks_that_are_sampled_by_hand_have_to_fit(tasks: Path, renderer: Renderer) -> None:
+    n = n_tokens(renderer)
+    sample = SampleAttempts(
+        dataset_path=tasks,
+        output_folder=tasks.with_name("attempts"),
+        model_path=TINY,
+        template="compact",
+        max_model_len=n + 7,
+        max_output_tokens=8,
+    )
+    message = refused(sample)
+    for fact in (str(tasks), "none of 2 prompts fits", f"leaves {n - 1}."):
+        assert fact in message
+
+
+def refine(results: Path, letters: dict[str, str], window: int = 500) -> Refine:
+    finished(results, settings(REFINES), {"turn1": letters}, list(letters))
+    return Refine(
+        folder=results / "tiny/small/turn1",
+        output=results / "next/prompts.parquet",
+        model_path=TINY,
+        template="compact",
+        n_shards=1,
+        n_considered=2,
+        branch="refine-turn2",
+        max_model_len=window,
+        max_output_tokens=8,
+        n_parents=1,
+        n_predictions=2,
+        batch_size=2,
+    )
+
+
+def test_second_turns_that_all_are_too_long_end_the_run(tmp_path: Path) -> None:
+    command = refine(tmp_path, {"a": "wS", "b": "ww"}, window=80)
+    path = command.folder / "prompts.parquet"
+    longer = ({"role": "user", "content": "\ninput 1x2\n12" * 20},)
+    prompts = [replace(prompt, messages=longer) for prompt in records.read(path, Prompt)]
+    records.write(path, Prompt, prompts, 0, {})
+    message = refused(command)
+    assert "none of 2 prompts fits" in message
+    assert "leaves 72." in message
+
+
+def refused_training(prompts: Path) -> str:
+    train = Train.model_validate(
+        {
+            "dataset_path": [prompts],
+            "model_path": TINY,
+            "output_dir": prompts.with_name("adapter"),
+            "lengths": {"max_completion_length": 8, "max_seq_length": 100},
+            "guard": {},
+        }
+    )
+    with pytest.raises(InputError) as caught:
+        next(train._environment())
+    return str(caught.value)
+
+
+def test_where_nothing_can_be_refined_the_log_and_the_training_say_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = refine(tmp_path, {"a": "nS", "b": "ne"})
+    with caplog.at_level(logging.WARNING):
+        command.run()  # an arm without a second turn is a result
+    counts = ("none of 4 attempts", "2 no_code", "1 ok", "1 error")
+    assert all(fact in caplog.text for fact in counts)
+    message = refused_training(command.output)
+    assert all(fact in message for fact in (*counts, str(command.output)))
+
+
+def test_training_prompts_that_all_are_too_long_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "prompts.parquet"
+    prompts = [make_prompt(prompt_id=f"p{n}", n_tokens=n) for n in (93, 3000)]
+    records.write(path, Prompt, prompts, 0, {})
+    message = refused_training(path)
+    for fact in (str(path), "none of 2 prompts fits: 93 to 3,000 tokens", "leaves 92."):
+        assert fact in message
+
+
+def test_a_training_of_any_kind_has_prompts() -> None:
+    with pytest.raises(InputError, match="no prompts to train on"):
+        TrainingData.split([], 0, seed=0)
