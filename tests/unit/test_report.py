@@ -223,6 +223,31 @@ def test_differences_say_that_four_tasks_prove_nothing(text: str, wording: Wordi
         wording(line)
 
 
+def test_the_first_lines_count_the_tasks_without_attempts(tmp_path: Path, text: str, wording: Wording):
+    assert "no attempts" not in text.partition("## ")[0]
+    answers = {
+        "turn1": {"a": "wwSw", "b": "wwww", "d": "nnee"},
+        "refine-base-turn2": {"a": "ww"},
+        "refine-trained-turn2": {},
+    }
+    first = composed(experiment(), write_experiment(tmp_path, answers=answers)).partition("## ")[0]
+    sentences = {line.split("`")[3]: line for line in first.splitlines() if "no attempts" in line}
+    assert list(sentences) == ["turn1", "refine-base-turn2", "refine-trained-turn2"]
+    assert "1 of 4 tasks" in sentences["turn1"]  # c
+    assert "count as unsolved" in sentences["turn1"]
+    assert "1 of 2 tasks to refine" in sentences["refine-base-turn2"]  # b; d raised, so nothing can be refined
+    assert "3 of 4 prompts are too long (90 to 101 tokens" in sentences["refine-base-turn2"]
+    assert "leaves 84" in sentences["refine-base-turn2"]
+    assert "2 of 2 tasks to refine" in sentences["refine-trained-turn2"]
+    wording("\n".join(sentences.values()))
+
+
+def test_an_arm_that_refined_nothing_says_so_on_the_first_lines(tmp_path: Path):
+    answers = {"turn1": dict.fromkeys("abcd", "nSee"), "refine-base-turn2": {}, "refine-trained-turn2": {}}
+    first = composed(experiment(), write_experiment(tmp_path, answers=answers)).partition("## ")[0]
+    assert len(re.findall("nothing could be refined", first)) == 2
+
+
 def test_unspent_budget_two_guesses_and_pass_at_1(text: str, wording: Wording):
     wording(line_with(text, "1 of 4 tasks in `refine-base`, 1 of 4 tasks in `refine-trained`"))
     row = cells(text, "`refine-base`", "two guesses")

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from arc_refinery import records
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 
@@ -84,6 +86,41 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
         )
         for turn in sorted(by_turn.keys() | dropped.keys())
     ] or [PromptLengths(label, None, none, 0, allowed)]
+
+
+def without_attempts(experiment: Refining, folder: Path, results: SetResults) -> list[str]:
+    """Return a sentence on each turn in which tasks have no attempts, though there was something to answer."""
+    n, sentences = len(results.task_ids), {}
+    for arm in experiment.arms:
+        for number, branch in enumerate(arm.branches, 1):
+            asked = set(results.task_ids)
+            if number > 1:
+                earlier = results.attempts_of_turn(arm, number - 1)
+                can_be_refined = (earlier["status"] == "ok") & ~earlier["train_is_correct"]
+                if arm.turns[number - 1].refinement(experiment.refinement).include_errors:
+                    can_be_refined |= earlier["status"] == "error"
+                asked = set(earlier.loc[can_be_refined, "task_id"])
+            where = f"`{results.name}`, `{branch}`"
+            if not asked:
+                sentences[branch] = f"{where}: nothing could be refined, so turn {number} has no attempts on any task."
+            elif n_missing := len(asked - set(results.branches[branch]["task_id"])):
+                reason = _too_long(folder / results.name / branch / "prompts.parquet", branch)
+                tasks = f"{n_missing} of {n} tasks" if number == 1 else f"{n_missing} of {len(asked)} tasks to refine"
+                end = ", which count as unsolved" if number == 1 else ""
+                sentences[branch] = f"{where}: **no attempts on {tasks}**{end}: {reason}."
+    return list(sentences.values())
+
+
+def _too_long(prompts: Path, label: str) -> str:
+    dropped = [entry for entry in read_lengths(prompts, label) if entry.n_dropped]
+    if not dropped:
+        return "the file of prompts does not say why"
+    (entry,) = dropped
+    lengths = entry.n_tokens[-entry.n_dropped :]
+    return (
+        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long ({lengths.min():,} to {lengths.max():,} "
+        f"tokens; `model.window` leaves {entry.allowed:,})"
+    )
 
 
 def lengths_table(entries: Sequence[PromptLengths], window: int) -> pd.DataFrame:

@@ -77,6 +77,11 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
     trained = prose.trained_on(experiment, folder, sizes)
     return [
         f"# Experiment {experiment.experiment}",
+        *(
+            f"> {sentence}"
+            for result in evaluated
+            for sentence in lengths.without_attempts(experiment, folder, result.results)
+        ),
         *_summary(experiment, evaluated),
         *prose.limits(experiment, sum(len(result.comparisons) for result in evaluated), trained),
         *prose.arms_and_settings(experiment, sizes),
