@@ -13,6 +13,7 @@ from handmade import finished, settings
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message
 from arc_refinery.records import Overlap, Prompt
 from arc_refinery.refining.commands.attempts import SampleAttempts
 from arc_refinery.refining.commands.prompts import FirstPrompts, Refine
@@ -84,7 +85,7 @@ def test_tasks_that_are_sampled_by_hand_have_to_fit(tasks: Path, renderer: Rende
     n = n_tokens(renderer)
     sample = SampleAttempts(
         dataset_path=tasks,
-        output_folder=tasks.with_name("attempts"),
+        output=tasks.with_name("attempts"),
         model_path=TINY,
         template="compact",
         max_model_len=n + 7,
@@ -116,7 +117,7 @@ def refine(results: Path, letters: dict[str, str], window: int = 500) -> Refine:
 def test_second_turns_that_all_are_too_long_end_the_run(tmp_path: Path) -> None:
     command = refine(tmp_path, {"a": "wS", "b": "ww"}, window=80)
     path = command.folder / "prompts.parquet"
-    longer = ({"role": "user", "content": "\ninput 1x2\n12" * 20},)
+    longer = (Message(role="user", content="\ninput 1x2\n12" * 20),)
     prompts = [replace(prompt, messages=longer) for prompt in records.read(path, Prompt)]
     records.write(path, Prompt, prompts, 0, {})
     message = refused(command)
@@ -129,7 +130,7 @@ def refused_training(prompts: Path) -> str:
         {
             "dataset_path": [prompts],
             "model_path": TINY,
-            "output_dir": prompts.with_name("adapter"),
+            "output": prompts.with_name("adapter"),
             "lengths": {"max_completion_length": 8, "max_seq_length": 100},
             "guard": {},
         }

@@ -292,7 +292,7 @@ def test_without_demonstrations_the_numbers_of_all_files_are_the_message(
     for path in paths:
         records.write(path, kind, [], 0, {}, lambda: counts)
     command = FineTune(
-        model_path=TINY, dataset_path=paths, output_dir=tmp_path / "sft", training=TRAINING, lora=Lora(lora_r=1)
+        model_path=TINY, dataset_path=paths, output=tmp_path / "sft", training=TRAINING, lora=Lora(lora_r=1)
     )
     with pytest.raises(InputError) as caught:
         command.run()
