@@ -71,7 +71,9 @@ def fault(command: str) -> str | None:
 
 
 def exists(path: str) -> bool:
-    return bool(OPEN.search(path)) or path.startswith("results/") or (ROOT / path).exists()
+    """Whether a file exists; those of a run and of the reader (`mine.yaml`, `mine/tasks`) need not."""
+    parts = Path(path).with_suffix("").parts
+    return bool(OPEN.search(path)) or parts[0] == "results" or "mine" in parts or (ROOT / path).exists()
 
 
 def fault_of_ours(words: list[str]) -> str | None:
