@@ -1,6 +1,7 @@
 """The gallery: tasks chosen by fixed rules, what the model was told, pictures that say what is wrong without colour."""
 
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,33 @@ def test_some_pairs_are_drawn_and_the_others_counted(monkeypatch: pytest.MonkeyP
         *(f"train {number}" for number in (1, 2, 3, 4)),
         *(f"test {number}" for number in (1, 2)),
     ]
+
+
+def test_labels_of_low_rows_do_not_overlap(monkeypatch: pytest.MonkeyPatch):
+    figures: list[Figure] = []
+    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
+    low = np.ones((1, 12), np.uint8)
+    task = make_task(train=(Pair(low, low),) * 2, test=(Pair(low, low),))
+    outputs = {name: Execution((low, low + 1, low), "", "") for name in ("first program", "refined program")}
+    pictures.draw(task, outputs, Path("unused.png"))
+    pictures.draw_repair(task, outputs, [0, 2], Path("unused.png"))
+    for figure in figures:
+        figure.canvas.draw()
+        boxes = {text: text.get_window_extent() for text in figure.axes[0].texts if text.get_text()}
+        overlapping = [(a, b) for a, b in combinations(boxes, 2) if boxes[a].overlaps(boxes[b])]
+        assert overlapping == []
+
+
+def test_a_small_picture_has_a_row_per_pair(monkeypatch: pytest.MonkeyPatch):
+    figures: list[Figure] = []
+    monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
+    executions = {"first program": Execution((WRONG,) * 3, "", ""), "refined program": Execution((RIGHT,) * 3, "", "")}
+    pictures.draw_repair(task(2, 1), executions, [1, 2], Path("unused.png"))
+    said = [text for text in words(figures[0]) if text and not text.isdigit()]
+    assert said[:4] == ["input", "expected", "first program", "refined program"]
+    assert said[4::5] == ["train 2", "test 1"]
+    assert said.count("correct") == said.count("wrong, 75.0 % match") == 2
+    assert figures[0].get_figwidth() < 6  # inches, so that its text can be read on a phone
 
 
 def test_cells_of_the_largest_grids_are_ten_pixels_wide(tmp_path: Path):

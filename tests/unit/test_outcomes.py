@@ -1,6 +1,7 @@
 """Outcomes of attempts by turn, and tasks that refining gained or lost; every share can be counted by hand."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from handmade import settings
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from arc_refinery import config
+from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.evaluation.results import SetResults, per_task
 from arc_refinery.refining.report import outcomes, plots
-from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
 
 # status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
 ENDS = {
@@ -232,6 +236,43 @@ def test_a_bar_is_as_long_as_its_share_and_ends_at_a_hundred(monkeypatch: pytest
     bars = figures[0].axes[0].containers
     assert [[bar.get_width() for bar in series] for series in bars] == [[75, 50], [25, 50]]
     assert [bar.get_x() + bar.get_width() for bar in bars[-1]] == [100, 100]
+
+
+def curve(*solved: float) -> pd.DataFrame:
+    n = len(solved)
+    return pd.DataFrame({"budget": range(1, n + 1), "tokens": np.arange(1, n + 1) * 10.0, "solved": solved})
+
+
+def test_repetitions_of_an_arm_are_one_line_with_a_band(monkeypatch: pytest.MonkeyPatch):
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    seeds = plots.Curve([curve(0.1, 0.2), curve(0.3, 0.6)], (1,), estimate([[0.0, 1.0], [1.0, 1.0]]))
+    alone = plots.Curve([curve(0.2, 0.3)], (), estimate([[0.0, 1.0]]))
+    plots.budget_plot({"trained": seeds, "alone": alone}, "tokens", "title", Path("unused.png"))
+    (axes,) = figures[0].axes
+    mean, dot, other, _ = (np.column_stack(line.get_data()).tolist() for line in axes.lines)
+    assert mean == [[0.01, 20], [0.02, 40]] and dot == [[0.01, 20]] and other == [[0.01, 20], [0.02, 30]]
+    (band,) = axes.collections
+    corners = np.asarray(band.get_paths()[0].vertices)
+    assert {(0.01, 10), (0.01, 30), (0.02, 20), (0.02, 60)} <= {tuple(corner) for corner in corners.round(6)}
+    assert [text.get_text().splitlines()[0] for text in axes.texts] == ["alone", "trained, mean of 2"]
+
+
+@pytest.mark.parametrize("ends", [[0.5] * 6, [0.0, 0.01, 0.02], [0.99, 0.98, 1.0, 0.1]])
+def test_labels_at_the_ends_of_lines_do_not_overlap(ends: list[float]):
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    label_line_ends(axes, [LineEnd(f"arm {index}\n50 %", 1.0, y, "black") for index, y in enumerate(ends)])
+    FigureCanvasAgg(figure).draw()
+    boxes = sorted((Text.get_window_extent(text) for text in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == len(ends)
+    assert all(below.y1 <= above.y0 for below, above in pairwise(boxes))
+    assert boxes[0].y0 >= 0 and boxes[-1].y1 <= figure.bbox.height
+
+
+def test_no_two_lines_have_the_same_color():
+    assert all(len(set(line_colors(n))) == n for n in (1, 9, 40))
 
 
 def test_nothing_is_cut_off_in_the_pictures(two_arms: tuple[str, Path]):

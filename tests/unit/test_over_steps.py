@@ -72,7 +72,7 @@ def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_wo
     (sentence,) = (block for block in blocks if "Chosen" in block)
     assert re.search(r"`validation`: step 20\*\*.* 75\.0 %.* 25\.0 % ", sentence)
     # one task of 4 after step 20, two before training; step 20 is also the last one
-    assert re.search(r"`heldout` \(-25\.0 points \[\S+, \S+\] against step 0\)\.$", sentence)
+    assert re.search(r"`heldout` \(−25\.0 points \[\S+, \S+\] against step 0\)\.$", sentence)
     wording(sentence)
 
 

@@ -116,6 +116,10 @@ def test_headings_have_the_anchors_of_code_hosts_and_contents_lead_there(html: s
     assert [str(link["href"]) for link in read.all("a")][:2] == [f"#{anchor}" for anchor in anchors]
 
 
+def test_the_contents_are_below_the_first_screen(html: str):
+    assert html.index("</table>") < html.index("<nav") < html.index("<h2")
+
+
 def test_tables_scroll_and_details_fold(html: str):
     assert re.search(r'<div class="table"[^>]*>\n<table>.*</table>\n</div>', html, re.DOTALL)
     assert '<td style="text-align:right">3</td>' in html

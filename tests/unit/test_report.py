@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,74 @@ def test_budget_curves(folder: Path):
     assert tokens["refine-trained"] == 2 * (10 + 20 / 2) + 2 * (10 + 40 / 2) * 3 / 4  # d spends nothing on turn 2
 
 
+def primary(turn: int | None, arms: tuple[str, str] = ("refine-trained", "refine-base")) -> Refining:
+    content = experiment().model_dump()
+    content["evaluation"] |= {"primary": {"set": "small", "arms": arms, "turn": turn}}
+    return Refining.model_validate(content)
+
+
+def test_the_first_sentence_compares_second_attempts_after_and_before_training(folder: Path, wording: Wording):
+    first, solved, *_ = composed(primary(2), folder).split("\n\n")[1:]
+    # of two second attempts on each of a, b and c: 1, 1 and 0 are right; none without training
+    assert first.startswith("**Second attempts are right in 33.3 % after training, in 0.0 % before: +33.3 points [")
+    assert "does not support" in first and "3 tasks of `small`" in first
+    assert "`refine-trained` solves 3 of 4 tasks, `refine-base` 1: +50.0 points [" in solved
+    wording(first)
+    wording(solved)
+
+
+def test_the_first_sentence_compares_tasks_solved(folder: Path, wording: Wording):
+    first = composed(primary(None, ("refine-trained", "independent")), folder).split("\n\n")[1]
+    assert first.startswith("**`refine-trained` solves 3 of 4 tasks, `independent` 2: +25.0 points [")
+    wording(first)
+
+
+def test_arms_that_differ_in_more_than_training_are_named_in_the_first_sentence(folder: Path):
+    content = primary(2).model_dump()
+    content["evaluation"]["arms"][1]["turns"][1]["feedback"] = "none"
+    first, _, control, *_ = composed(Refining.model_validate(content), folder).split("\n\n")[1:]
+    assert first.startswith(
+        "**Second attempts are right in 33.3 % with `refine-trained`, in 0.0 % with `refine-base`: "
+    )
+    assert "`refine-trained` are right in 33.3 %, of `refine-base` in 0.0 %: +33.3 points [" in control
+
+
+def test_the_first_screen_has_one_row_per_arm_and_a_repaired_program(text: str):
+    first_screen = text.partition("\n## ")[0]
+    rows = re.findall(r"^\| `([\w-]+)`: (.*) \| (.*) \|$", first_screen, re.MULTILINE)
+    assert rows == [
+        ("independent", "4", "2 (50.0 %)"),
+        ("refine-base", "2 + 2", "1 (25.0 %)"),
+        ("refine-trained", "2 + 2", "3 (75.0 %)"),
+    ]
+    assert [alt for alt, _ in re.findall(r"!\[(.*?)\]\((.*?)\)", first_screen)] == [
+        "Task b of small: inputs, expected outputs, and outputs of the first program, right on 0 of 2 pairs; "
+        "of the refined program, right on 2 of 2 pairs",
+        "Tasks solved on small (n = 4 tasks), against attempts per task; with the whole budget: "
+        "independent 50.0 % [15.0, 85.0], refine-base 25.0 % [4.6, 69.9], refine-trained 75.0 % [30.1, 95.4]",
+    ]
+    assert first_screen.count("```python") == 2
+
+
+def test_every_picture_has_a_text_of_its_own_that_names_its_set(text: str):
+    pictures = dict(re.findall(r"!\[(.*?)\]\((.*?)\)", text.partition("\n## ")[2]))
+    assert len(set(pictures.values())) == len(pictures)
+    of_set = [alt for alt, link in pictures.items() if "/small-" in link]
+    assert len(of_set) == 4 and all("small" in alt and re.search(r"\d", alt) for alt in of_set)
+
+
+def test_the_set_of_the_primary_comparison_comes_first(tmp_path: Path):
+    folder = write_experiment(tmp_path)
+    shutil.copytree(folder / "small", folder / "other")
+    shutil.copy(folder / "tasks/small.parquet", folder / "tasks/other.parquet")
+    content = primary(2).model_dump()
+    (small,) = content["evaluation"]["sets"]
+    content["evaluation"]["sets"] = [small | {"name": "other"}, small]
+    text = composed(Refining.model_validate(content), folder)
+    assert re.findall(r"^## Set `(\w+)`", text, re.MULTILINE) == ["small", "other"]
+    assert "| tasks solved | `small`: 4 tasks | `other`: 4 tasks |" in text
+
+
 def test_solved_tasks_are_counted_with_an_interval(text: str):
     row = cells(text, "is_correct", "|  | `independent`")
     assert row["`independent`"].startswith("2/4 = 50.0 % [")
@@ -198,7 +267,7 @@ def test_solved_tasks_are_counted_with_an_interval(text: str):
 
 
 def test_differences_say_that_four_tasks_prove_nothing(text: str, wording: Wording):
-    wording(line_with(text, " 3 differences"))
+    wording(line_with(text.partition("## ")[0], " 3 differences"))
     sentences = [line for line in text.splitlines() if re.match("- `.*` solved ", line)]
     assert len(sentences) == 3
     (sentence,) = (
@@ -278,7 +347,8 @@ def test_training_and_prompt_lengths(text: str):
 
 def test_caveats_and_limits_are_stated(text: str, wording: Wording):
     wording(line_with(text, "> Made by hand."))
-    limitations = text.partition("## Limitations\n\n")[2].partition("\n\n")[0]
+    limitations = text.partition("## Limitations\n\n")[2].partition("</details>")[0]
+    assert "- `small`: Made by hand." in limitations.partition("<details>")[0]
     assert " 6 tasks" in limitations  # 2 / 2^6 = 0.03, 2 / 2^5 = 0.06
     wording(limitations)
 
@@ -343,7 +413,7 @@ def test_gallery_shows_tasks_of_each_class_that_have_refining_attempts(text: str
     (title,) = re.findall("^#### .*", text, re.MULTILINE)
     assert title.startswith("#### `b`: ")
     wording(title)
-    assert re.findall("feedback on .", text) == ["feedback on b"]
+    assert re.findall("feedback on .", text.partition("### Tasks")[2]) == ["feedback on b"]
 
 
 def test_what_became_of_attempts_and_which_tasks_were_won(folder: Path, text: str):

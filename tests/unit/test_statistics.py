@@ -111,7 +111,7 @@ def test_the_sentence_does_not_claim_what_the_evidence_does_not_support(wording:
 
 def test_the_sentence_names_the_better_arm_where_interval_and_test_agree(wording: Wording):
     sentence = verdict_sentence(compared(flags("0" * 60), flags("1" * 12 + "0" * 48)))
-    assert "-20.0 points" in sentence
+    assert "−20.0 points" in sentence
     assert "p < 0.001" in sentence  # 2 / 2^12 = 0.0005
     conclusion = sentence.partition("**")[2]
     assert 0 < conclusion.find("`old`") < conclusion.find("`new`")
@@ -137,7 +137,7 @@ def test_of_repeated_arms_the_means_are_compared_and_each_run_is_shown(wording: 
     assert not c.is_exact
     sentence = verdict_sentence(c)
     assert "`new` solved 1.5 of 3 tasks" in sentence
-    assert "per run +33.3, +0.0" in sentence
+    assert "per training +33.3, +0.0" in sentence
     wording(sentence)
 
 

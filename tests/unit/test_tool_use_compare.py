@@ -61,7 +61,7 @@ def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Word
         "87.5 %",
         "43.8 %",
         "+43.8",
-        f"[{low:+.1f}, {high:+.1f}]",
+        f"[{low:+.1f}, {high:+.1f}]".replace("-", "−"),
         f"{(1.959964 + 0.841621) * error:.1f}",
         "no" if low < 0 else "yes",
     ]
@@ -78,7 +78,7 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
     ((title, *rows),) = cells(text)  # `untrained` is the only arm in both
     assert re.fullmatch(r"`\S*by-hand:untrained` − `\S*other:untrained`", title)
     # questions 0 and 3: 0.5 and 0.25 against 1 and 1
-    assert rows[:3] == ["37.5 %", "100.0 %", "-62.5"]
+    assert rows[:3] == ["37.5 %", "100.0 %", "−62.5"]
     assert " on 2 questions, paired:" in text
     left_out = [line for line in text.splitlines() if line.startswith("Left out")]
     named = [re.findall("`(.*?)`", line) for line in left_out]
@@ -103,7 +103,7 @@ def test_repeated_trainings_are_paired_by_seed(tmp_path: Path):
         folders.append(tmp_path / name)
     ((title, *rows),) = cells(compared(*folders))
     # seed 1: 3/4 less 5/8; seed 2: 1/4 less 0
-    assert title.endswith("(per run +12.5, +25.0)")
+    assert title.endswith("(per training +12.5, +25.0)")
     assert rows[:3] == ["50.0 %", "31.2 %", "+18.8"]
 
 

@@ -128,15 +128,17 @@ def test_differences_are_paired_by_question(text: str, wording: Wording):
     assert list(pairs) == [("trained", "untrained"), ("without-tools", "untrained"), ("trained", "without-tools")]
     means = {
         ("trained", "untrained"): "+43.8",
-        ("without-tools", "untrained"): "-25.0",
+        ("without-tools", "untrained"): "−25.0",
         ("trained", "without-tools"): "+68.8",
     }
     for pair, words in pairs.items():
         values = np.subtract(PASS_AT_1[pair[0]], PASS_AT_1[pair[1]])
         low, high = students_interval(list(values))
-        difference, *interval = re.findall(r"(?<![@\d])[-+][\d.]+", words)
+        difference, *interval = re.findall(r"(?<![@\d])[−+][\d.]+", words)
         assert difference == means[pair]
-        assert [float(number) for number in interval] == pytest.approx([max(-100.0, low), min(100.0, high)], abs=0.051)
+        assert [float(number.replace("−", "-")) for number in interval] == pytest.approx(
+            [max(-100.0, low), min(100.0, high)], abs=0.051
+        )
         assert ("**" in words) == (low > 0 or high < 0)
         assert ("not support" in words) == (low <= 0 <= high)
         wording(words)
@@ -262,7 +264,9 @@ def test_each_question_is_a_row_of_a_table(results: Path):
 
 
 def test_transcripts_are_of_the_questions_that_gained_most(text: str):
-    transcripts = text.partition("### Transcripts")[2].partition("\n## ")[0]
+    first, _, others = text.partition("## Limitations")
+    assert re.findall(r"\*\*How much is (\d)", first) == ["1"]  # on the first screen
+    transcripts = first + others.partition("### Transcripts")[2].partition("\n## ")[0]
     # right with training less right without: 2, 3, 0, 2
     assert re.findall(r"\*\*How much is (\d)", transcripts) == ["1", "0", "3"]
     assert re.findall(r"`([\w-]+)`, (\d) of 4 correct", transcripts)[:2] == [("untrained", "0"), ("trained", "3")]
@@ -311,7 +315,7 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def numbers(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"[-+]?\d+\.\d", text)]
+    return [float(number) for number in re.findall(r"[-+]?\d+\.\d", text.replace("−", "-"))]
 
 
 def test_an_arm_has_a_row_for_each_training_and_one_for_their_mean(seeded: str, wording: Wording):
@@ -340,7 +344,8 @@ def test_differences_of_repeated_arms_cover_trainings(seeded: str):
     assert difference == pytest.approx(100 * np.mean(differences), abs=0.051)
     assert [lowest, highest] == pytest.approx([max(-100.0, low), min(100.0, high)], abs=0.051)
     assert runs == [43.8, 25.0, 25.0]
-    assert re.search(r"- `sums`: 43.8 % with `untrained`, 75.0 % with `trained`: ", seeded)
+    answer = line_with(seeded, "`sums`: 43.8 % before training, 75.0 % after: +31.2 points [")
+    assert "per training +43.8, +25.0, +25.0" in answer
 
 
 def test_a_report_says_which_trainings_its_intervals_cover(seeded: str, text: str, wording: Wording):
@@ -362,11 +367,11 @@ def test_runs_of_a_sweep_are_arms_of_their_own(tmp_path: Path):
         "trained-beta-0.1": ANSWERS["without-tools"],
     }
     text = composed(tmp_path, experiment(tmp_path, settings=swept, every_answer=answers))
-    lines = re.findall(r"- `([\w.-]+)` − `([\w.-]+)`: pass@1 \**([-+.\d]+) points", text)
+    lines = re.findall(r"- `([\w.-]+)` − `([\w.-]+)`: pass@1 \**([−+.\d]+) points", text)
     assert lines == [
         ("trained-beta-0", "untrained", "+43.8"),
-        ("trained-beta-0.1", "untrained", "-25.0"),
-        ("trained-beta-0.1", "trained-beta-0", "-68.8"),
+        ("trained-beta-0.1", "untrained", "−25.0"),
+        ("trained-beta-0.1", "trained-beta-0", "−68.8"),
     ]
     assert ", mean of" not in text
 

@@ -36,6 +36,11 @@ def folded(title: str, *blocks: str) -> str:
     return "\n\n".join([f"<details><summary>{title}</summary>", *blocks, "</details>"])
 
 
+def folded_section(summary: str, blocks: Sequence[str]) -> list[str]:
+    """Fold the blocks of a section under its heading, which the table of contents keeps; `summary`: what they show."""
+    return [blocks[0], folded(summary, *blocks[1:])] if blocks else []
+
+
 def write_csv(table: pd.DataFrame, path: Path) -> None:
     table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 
@@ -66,13 +71,18 @@ def interval_text(difference: Estimate) -> str:
 
 
 def difference_text(difference: Estimate) -> str:
-    """Format a difference of shares with its interval: `+2.0 [-3.3, +7.1]`."""
+    """Format a difference of shares with its interval, in a table: `+2.0 [−3.3, +7.1]`."""
     return f"{points(difference.mean)} {interval_text(difference)}"
 
 
+def points_text(difference: Estimate) -> str:
+    """Format a difference of shares in a sentence: `+2.0 points [−3.3, +7.1]`."""
+    return f"{points(difference.mean)} points {interval_text(difference)}"
+
+
 def runs_text(difference: Estimate) -> str:
-    """Format the differences of the runs: `per run +2.0, +2.5, +0.5`."""
-    return f"per run {', '.join(map(points, difference.runs))}"
+    """Format the differences of the runs: `per training +2.0, +2.5, +0.5`."""
+    return f"per training {', '.join(map(points, difference.runs))}"
 
 
 def share_text(values: ArrayLike) -> str:
@@ -97,9 +107,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def number(value: float, form: str) -> str:
+    """Format a number with a minus sign, not a hyphen: `−2.2`."""
+    return f"{value:{form}}".replace("-", "−")
+
+
 def points(share: float, decimals: int = 1) -> str:
-    """Format a difference of shares in percentage points, with its sign."""
-    return f"{round(100 * share, decimals) + 0.0:+.{decimals}f}"
+    """Format a difference of shares in percentage points, with its sign: `+2.4`, `−0.9`."""
+    return number(round(100 * share, decimals) + 0.0, f"+.{decimals}f")
 
 
 def p_text(p_value: float) -> str:

@@ -21,6 +21,7 @@ MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}
 # A report quotes text that a model wrote: no script in it may run, and it may load nothing.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 SCROLLING = '<div class="table" role="region" aria-label="Table" tabindex="0">'
+CONTENTS = '<nav aria-label="Contents"><details><summary>Contents</summary><ul>'
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -57,12 +58,12 @@ def to_html(text: str, origin: Path) -> str:
     links = [
         f'<li><a href="#{escape(anchor)}">{escape(words)}</a></li>\n' for tag, words, anchor in headings if tag == "h2"
     ]
-    contents = f'<nav aria-label="Contents"><ul>\n{"".join(links)}</ul></nav>\n' if len(links) > 1 else ""
+    contents = f"{CONTENTS}\n{''.join(links)}</ul></details></nav>\n" if len(links) > 1 else ""
     return PAGE.format(
         policy=POLICY,
         title=escape(title),
         style=resources.files(__package__).joinpath("page.css").read_text(),
-        body=body.replace("</h1>\n", f"</h1>\n{contents}", 1),
+        body=body.replace("<h2", f"{contents}<h2", 1),  # below the first screen
     )
 
 

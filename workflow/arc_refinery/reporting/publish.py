@@ -8,14 +8,32 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.style
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from arc_refinery.files import atomic_write
 
 DPI = 120
-LINE_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito 2008
+# Okabe and Ito 2008, then darker ones of Tol 2021
+LINE_COLORS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#882255",
+    "#999933",
+    "#332288",
+    "#888888",
+    "#8B4513",
+)
 DASHES = ("-", "--", "-.", ":")
 STYLE = {
     "font.size": 10,
@@ -59,6 +77,56 @@ def publish(report: Path, folder: Path, compose: Callable[[Attachments], Sequenc
         attachments.write(unfinished)
     with atomic_write(report) as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
+
+
+def line_colors(n: int) -> list[str]:
+    """Return n colours, all different."""
+    more = n - len(LINE_COLORS)
+    return [*LINE_COLORS[:n], *(to_hex(colormaps["turbo"](index / more)) for index in range(more))]
+
+
+class LineEnd(NamedTuple):
+    """Where a line ends, and the text to write there."""
+
+    text: str
+    x: float
+    y: float
+    color: str
+
+
+def label_line_ends(axes: Axes, ends: Sequence[LineEnd], fontsize: float = 8.0) -> None:
+    """Write a label to the right of the axes for each line, level with its end where labels do not overlap.
+
+    The limits of the axes must be final.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    bottom, top = axes.get_ylim()
+    points_high = 72 * figure.get_figheight() * 0.75  # about, without title and labels below
+    in_order = sorted(ends, key=lambda end: end.y)
+    heights = [1.35 * fontsize * (end.text.count("\n") + 1) / points_high for end in in_order]
+    middles: list[float] = []
+    floor = 0.0
+    for end, height in zip(in_order, heights, strict=True):  # upwards, each above the one before
+        middles.append(max(floor + height / 2, (end.y - bottom) / (top - bottom)))
+        floor = middles[-1] + height / 2
+    ceiling = 1.0
+    for index in reversed(range(len(middles))):  # down again, below the upper edge
+        middles[index] = min(middles[index], ceiling - heights[index] / 2)
+        ceiling = middles[index] - heights[index] / 2
+    right = axes.get_xlim()[1]
+    for end, middle in zip(in_order, middles, strict=True):
+        axes.annotate(
+            end.text,
+            (end.x, end.y),
+            ((right + 0.04 * right), middle),
+            textcoords=("data", "axes fraction"),
+            va="center",
+            fontsize=fontsize,
+            color=end.color,
+            parse_math=False,
+            arrowprops={"arrowstyle": "-", "color": end.color, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2},
+        )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
-from arc_refinery.reporting.markdown import markdown_table, percent
+from arc_refinery.reporting.markdown import folded, markdown_table, number, percent
 from arc_refinery.reporting.publish import Attachments, plot_style
 from arc_refinery.reporting.training_log import Log, read_log
 from arc_refinery.reporting.training_plot import runs_plot, training_plot
@@ -74,18 +74,18 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
     silent = [name for name, log in logs.items() if log.steps.empty]
     window = experiment.training.guard.window
     collapses = [collapse(name, decision, window) for name, log in logs.items() for decision in log.decisions]
-    blocks = [
-        "## Training",
+    warnings = [
         *collapses,
         *(f"The log of the training `{name}` has no step with a reward or a loss." for name in silent),
     ]
+    blocks: list[str] = []
     logs = {name: log for name, log in logs.items() if name not in silent}
     rewarded = {name: log for name, log in logs.items() if log.is_grpo}
     if rewarded:
         blocks += [REWARDS_EXPLAINED, _runs_table(rewarded)]
     if len(rewarded) > 1:
         plot = files.add("trainings.png", partial(runs_plot, rewarded))
-        blocks.append(f"![Training curves of all runs, with their collapses]({plot})")
+        blocks.append(f"![Training curves of {', '.join(rewarded)}; collapses: {len(collapses)}]({plot})")
     for name, log in logs.items():
         plot = files.add(f"training-{name}.png", partial(training_plot, log))
         blocks += [
@@ -93,9 +93,18 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
             f"{_adapter(name, log)}{_staleness(experiment, name)}",
             *([_checks_table(log)] if log.checks or log.abandoned_checks else []),
             training_table(log),
-            f"![Training curves of {name}]({plot})",
+            f"![Training curves of {name}: {_change(log)}]({plot})",
         ]
-    return blocks
+    if blocks:
+        warnings.append(folded("Rewards, metrics and curves of each training", *blocks))
+    return ["## Training", *warnings]
+
+
+def _change(log: Log) -> str:
+    """Return, say, `mean reward from 0.15 to 1.95 in 20 steps`."""
+    metric = "reward" if log.is_grpo else "loss"
+    first, last = (number(mean, ".2f") for mean in log.first_and_last(metric))
+    return f"{METRIC_TITLES[metric]} from {first} to {last} in {int(log.steps['step'].max())} steps"
 
 
 def collapse(name: str, decision: Decision, window: int) -> str:
@@ -146,14 +155,14 @@ def _runs_table(logs: Mapping[str, Log]) -> str:
     for run, log in logs.items():
         first, last = log.first_and_last("reward")
         n_steps = int(log.steps["step"].max())
-        heldout = "–" if log.choice is None or log.choice.heldout_reward is None else f"{log.choice.heldout_reward:.2f}"
+        heldout = log.choice.heldout_reward if log.choice else None
         step = log.choice.step if log.choice else n_steps
         smooth = log.steps.set_index("step")["reward"].rolling(log.window, min_periods=1).mean()
-        highest = f"{smooth.max():.2f} at {smooth.idxmax()}"
-        change = f"{last - first:+.2f}"
+        highest = f"{number(smooth.max(), '.2f')} at {smooth.idxmax()}"
         collapses = ", ".join(f"{decision.step} ({decision.criterion})" for decision in log.decisions)
+        rewards = [number(first, ".2f"), number(last, ".2f"), number(last - first, "+.2f"), highest]
         rows.append(
-            [f"`{run}`", n_steps, f"{first:.2f}", f"{last:.2f}", change, highest, collapses or "–", step, heldout]
+            [f"`{run}`", n_steps, *rewards, collapses or "–", step, "–" if heldout is None else number(heldout, ".2f")]
         )
     header = ["training", "steps", "first tenth", "last tenth", "change", "highest, at step", "collapse at step"]
     header += ["adapter from step", "its held-out reward"]
@@ -165,7 +174,7 @@ def training_table(log: Log) -> str:
     terms = {name: f"reward term `{name.removeprefix(REWARD_TERM)}`" for name in log.reward_terms}
     titles = {"reward": METRIC_TITLES["reward"]} | terms | METRIC_TITLES
     rows = [
-        [title, *(f"{mean:.3f}" for mean in log.first_and_last(name))]
+        [title, *(number(mean, ".3f") for mean in log.first_and_last(name))]
         for name, title in titles.items()
         if name in log.steps and log.steps[name].notna().any() and (name != "loss" or not log.is_grpo)
     ]
@@ -180,5 +189,5 @@ def _checks_table(log: Log) -> str:
         is_kept = check in log.checks
         note = "the adapter" if is_kept and log.choice and check.step == log.choice.step else ""
         solved = "–" if check.solved is None else percent(check.solved)
-        rows.append([check.step, f"{check.reward:.2f}", solved, note if is_kept else "abandoned by a rollback"])
+        rows.append([check.step, number(check.reward, ".2f"), solved, note if is_kept else "abandoned by a rollback"])
     return markdown_table(["held-out check at step", "mean reward", "completions that solve", ""], rows)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from arc_refinery.reporting.publish import DASHES, LINE_COLORS, save
+from arc_refinery.reporting.publish import DASHES, line_colors, save
 from arc_refinery.reporting.training_log import Log
 from arc_refinery.training.log import Decision
 from arc_refinery.training.step_metrics import REWARD_TERM
@@ -123,7 +123,7 @@ def runs_plot(logs: Mapping[str, Log], path: Path) -> None:
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
     for axes, metric in zip(panels, metrics, strict=False):
         axes.set_title(RUNS_METRICS[metric], loc="left")
-        for (name, log), color, dashes in zip(logs.items(), cycle(LINE_COLORS), cycle(DASHES), strict=False):
+        for (name, log), color, dashes in zip(logs.items(), line_colors(len(logs)), cycle(DASHES), strict=False):
             if metric in log.steps:
                 smooth = log.steps.set_index("step")[metric].dropna().rolling(log.window, min_periods=1).mean()
                 axes.plot(smooth, color=color, linestyle=dashes, linewidth=1.5, label=name)
@@ -154,7 +154,7 @@ def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
             log.steps["step"], low, high, color="#888888", alpha=0.2, linewidth=0, label="lowest to highest"
         )
     names = [name for name in panel.lines if name in log.steps]
-    for name, color, dashes in zip(names, cycle(LINE_COLORS), cycle(DASHES), strict=False):
+    for name, color, dashes in zip(names, line_colors(len(names)), cycle(DASHES), strict=False):
         values = log.steps.set_index("step")[name].dropna()
         axes.plot(values, color=color, linewidth=0.7, alpha=0.5)
         smooth = values.rolling(log.window, min_periods=1).mean()

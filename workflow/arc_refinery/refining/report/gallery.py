@@ -7,22 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
-from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.grids import UNKNOWN, as_grid
 from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.prompts import extract_code
 from arc_refinery.refining.report.outcomes import refining_pairs
-from arc_refinery.refining.report.pictures import Execution, draw
+from arc_refinery.refining.report.pictures import Execution, draw, draw_repair
+from arc_refinery.reporting.markdown import folded
 from arc_refinery.reporting.publish import Attachments
 
 N_SHOWN = 2  # tasks per class
-MAX_PROGRAM, MAX_FEEDBACK = 60, 100  # lines
+MAX_PROGRAM, MAX_FEEDBACK, MAX_UNFOLDED = 60, 100, 12  # lines
 ONLY_BY_REFINING, ONLY_BY_BASELINE = "Solved only by refining", "Solved only by the baseline"
 NOBODY = "Solved by nobody"
 RULES = f"""\
@@ -92,10 +94,69 @@ def section(
             picture = files.add(filename, partial(draw, tasks[item.task_id], executions))
             blocks += [
                 f"#### `{item.task_id}`: {title.lower()}",
-                f"![Pairs of {item.task_id}, output of its first and of its refined program]({picture})",
+                f"![{_seen(task_set.name, tasks[item.task_id], executions)}]({picture})",
                 programs_block(item.turn, first, prompts[item.prompt_id], second),
             ]
     return blocks
+
+
+def repaired(
+    experiment: Refining,
+    folder: Path,
+    task_set: TaskSet,
+    results: SetResults,
+    metrics: Mapping[str, pd.DataFrame],
+    files: Attachments,
+) -> list[str]:
+    """Return blocks on one repaired program, of a task that only refining solves if there is one; none if none is."""
+    pair = pair_to_show(experiment)
+    if pair is None:
+        return []
+    arm, baseline = pair
+    solved = pd.DataFrame({name: by_task["is_correct"] == 1.0 for name, by_task in metrics.items()})
+    _, items = choose(results, arm, baseline, solved)[ONLY_BY_REFINING]
+    items = items or _first_items(_solving(_refined(results, arm)), results.task_ids)
+    if not items:
+        return []
+    item = items[0]
+    executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, [item])
+    first, second, prompt = executed[item.first_id], executed[item.second_id], prompts[item.prompt_id]
+    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", Task)
+    task = next(task for task in all_tasks if task.task_id == item.task_id)
+    wrong = next((index for index, is_right in enumerate(_right(task, first)) if not is_right), 0)
+    executions = {"first program": first, "refined program": second}
+    shown = [wrong, *range(len(task.train), len(task.pairs))[:1]]
+    picture = files.add(f"gallery/{task_set.name}-repaired.png", partial(draw_repair, task, executions, shown))
+    blocks = [
+        f"**A program that `{arm.name}` repaired** (task `{task.task_id}` of `{task_set.name}`). The model read its "
+        "first program and what that gave, and wrote the second one. It never sees test pairs.",
+        f"![{_seen(task_set.name, task, executions)}]({picture})",
+    ]
+    if max(len(first.program.splitlines()), len(second.program.splitlines())) > MAX_UNFOLDED:
+        return [*blocks, programs_block(item.turn, first, prompt, second)]
+    return [
+        *blocks,
+        f"First program{_fenced(first.program, 'python', MAX_PROGRAM)}",
+        f"Refined program{_fenced(second.program, 'python', MAX_PROGRAM)}",
+        folded(
+            "Feedback that the model read",
+            _changes_sentence(prompt),
+            f"Feedback{_fenced(prompt.feedback, 'text', MAX_FEEDBACK)}",
+        ),
+    ]
+
+
+def _right(task: Task, execution: Execution) -> list[bool]:
+    """Return for each pair whether the program gave its output."""
+    outputs = execution.outputs or (UNKNOWN,) * len(task.pairs)
+    return [np.array_equal(given, pair.output) for given, pair in zip(outputs, task.pairs, strict=True)]
+
+
+def _seen(set_name: str, task: Task, executions: Mapping[str, Execution]) -> str:
+    """Return the alternative text of a picture: the task, and on how many of its pairs each program is right."""
+    right = {label: _right(task, execution) for label, execution in executions.items()}
+    outputs = [f"of the {label}, right on {sum(pairs)} of {len(pairs)} pairs" for label, pairs in right.items()]
+    return f"Task {task.task_id} of {set_name}: inputs, expected outputs, and outputs {'; '.join(outputs)}"
 
 
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
@@ -112,9 +173,8 @@ def choose(
 
     `solved`: one row per task, in the set's order; one column of booleans per arm.
     """
-    turns = range(2, len(arm.turns) + 1)
-    refined = pd.concat([results.attempts_of_turn(arm, turn) for turn in turns], ignore_index=True)
-    solving = refined[refined["train_is_correct"] & refined["test_is_correct"]]
+    refined = _refined(results, arm)
+    solving = _solving(refined)
     by_refining, by_baseline = solved[arm.name], solved[baseline.name]
     classes = {
         ONLY_BY_REFINING: (by_refining & ~by_baseline, solving),
@@ -125,6 +185,15 @@ def choose(
         title: (int(is_in.sum()), _first_items(attempts, list(solved.index[is_in])))
         for title, (is_in, attempts) in classes.items()
     }
+
+
+def _refined(results: SetResults, arm: Arm) -> pd.DataFrame:
+    turns = range(2, len(arm.turns) + 1)
+    return pd.concat([results.attempts_of_turn(arm, turn) for turn in turns], ignore_index=True)
+
+
+def _solving(attempts: pd.DataFrame) -> pd.DataFrame:
+    return attempts[attempts["train_is_correct"] & attempts["test_is_correct"]]
 
 
 def _first_items(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[GalleryItem]:

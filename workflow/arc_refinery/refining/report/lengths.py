@@ -50,7 +50,7 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
         write_csv(metrics, unfinished)
     with publish.plot_style():
         histogram(entries, window, folder / "lengths.png")
-    picture = "![Histogram of prompt lengths, one panel per turn](lengths.png)"
+    picture = f"![{seen(entries, window)}](lengths.png)"
     blocks = ["# Prompt lengths", as_markdown(metrics), _PUBLISHED, "[As CSV](lengths.csv).", picture]
     with atomic_write(folder / "lengths.md") as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
@@ -150,7 +150,7 @@ def histogram(entries: Sequence[PromptLengths], window: int, path: Path) -> None
         _outlines(axes, [entry for entry in entries if entry.turn == turn], edges)
         axes.set_title(f"turn {turn}", loc="left")
     for axes in panels:
-        axes.axvline(window, color=publish.LINE_COLORS[-1], linewidth=1.2)
+        axes.axvline(window, color="black", linewidth=1.2)
         label = {"xytext": (-3, 0), "textcoords": "offset points", "rotation": 90, "ha": "right", "va": "top"}
         axes.annotate(f"window {window}", (window, 1), xycoords=("data", "axes fraction"), **label)
         axes.set(ylabel="prompts (%)", xlim=(0, None), ylim=(0, None))
@@ -158,12 +158,24 @@ def histogram(entries: Sequence[PromptLengths], window: int, path: Path) -> None
     publish.save(figure, path)
 
 
+def seen(entries: Sequence[PromptLengths], window: int) -> str:
+    """Return the alternative text of the histogram: the longest prompt of each turn."""
+    longest: dict[int, int] = {}
+    for entry in entries:
+        if entry.turn is not None:
+            longest[entry.turn] = max(longest.get(entry.turn, 0), int(entry.n_tokens.max(initial=0)))
+    turns = [f"up to {n} tokens in turn {turn}" for turn, n in sorted(longest.items())]
+    return f"Histogram of prompt lengths: {', '.join(turns)}; the window has {window}"
+
+
 def _outlines(axes: Axes, entries: Sequence[PromptLengths], edges: NDArray[np.float64]) -> None:
     """Draw one outline per distinct set of lengths: arms that refine the same first turns have equal prompts."""
     equal: dict[bytes, list[PromptLengths]] = {}
     for entry in entries:
         equal.setdefault(np.sort(entry.n_tokens).tobytes(), []).append(entry)
-    for same, color, dashes in zip(equal.values(), cycle(publish.LINE_COLORS), cycle(publish.DASHES), strict=False):
+    for same, color, dashes in zip(
+        equal.values(), publish.line_colors(len(equal)), cycle(publish.DASHES), strict=False
+    ):
         shares = 100 * np.histogram(same[0].n_tokens, edges)[0] / len(same[0].n_tokens)
         label = "\n".join(f"{entry.label} (n = {len(entry.n_tokens)})" for entry in same)
         axes.stairs(shares, edges, color=color, alpha=0.1, fill=True)

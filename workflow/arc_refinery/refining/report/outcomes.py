@@ -11,7 +11,7 @@ from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, per_
 from arc_refinery.refining.report import plots
 from arc_refinery.refining.report.tables import turn_title
 from arc_refinery.reporting.compare import listed
-from arc_refinery.reporting.markdown import folded, markdown_table, share_text, write_csv
+from arc_refinery.reporting.markdown import folded, markdown_table, percent, share_text, write_csv
 from arc_refinery.reporting.publish import Attachments
 
 N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
@@ -65,6 +65,8 @@ def section(
     title = f"Outcomes of attempts: {name}"
     plot = files.add(f"{name}-outcomes.png", partial(plots.outcomes_plot, shares, looks, title))
     means = pd.DataFrame({title.replace("`", ""): table_of_turn.mean() for title, table_of_turn in shares.items()}).T
+    shares_correct = means.reindex(columns=[CORRECT])[CORRECT].fillna(0.0)
+    correct = [f"{percent(share)} in {turn}" for turn, share in shares_correct.items()]
     table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
     return [
         "### Outcomes of attempts",
@@ -72,7 +74,7 @@ def section(
         f"pairs; *{WRONG}*: a grid for every input, but not all train pairs correct; *{FAILED['invalid_output']}*: an "
         "output that is not a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
         outcomes_table(shares),
-        f"![Share of attempts by outcome, one bar per turn]({plot})",
+        f"![{title}, one bar per turn; correct: {', '.join(correct)}]({plot})",
         f"[As CSV]({table}).",
         "### Tasks that only one of two arms solves",
         *_gained_and_lost(refining_pairs(experiment), results, metrics, files),
@@ -164,6 +166,11 @@ def _gained_and_lost(
     table = files.add(f"{name}-pass-rates.csv", partial(write_csv, rates))
     plot_title = f"Pass rates of each task: {name}"
     plot = files.add(f"{name}-pass-rates.png", partial(plots.pass_rates_plot, panels, MARKS, plot_title))
+    seen = [
+        f"{arm}: {(panel['later'] > panel['first']).sum()} of {len(panel)} tasks above the diagonal, "
+        f"{(panel['later'] < panel['first']).sum()} below"
+        for arm, panel in panels.items()
+    ]
     header = ["tasks solved by", "n tasks", *CLASSES]
     return [
         "Tasks by which of two arms solves them, each with its whole budget. Refining cannot lose a task that the "
@@ -171,7 +178,7 @@ def _gained_and_lost(
         "sample show how many tasks change hands by chance; see *Differences* for intervals and tests.",
         markdown_table(header, rows),
         folded("Tasks that only one of the two arms solves", "\n".join(lists)),
-        f"![Pass rate of each task in later turns against turn 1, one panel per arm]({plot})",
+        f"![{plot_title}, in later turns against turn 1. {'; '.join(seen)}]({plot})",
         "One mark per task that has something to refine: above the diagonal, refining attempts are correct more often "
         "than first attempts. Pass rates count attempts that are correct on all pairs; both axes have square-root "
         "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "

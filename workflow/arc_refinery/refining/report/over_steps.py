@@ -6,6 +6,7 @@ A row of the table: | 20 | 100 | 71.3 % [63.0, 79.6] | 12.1 % [9.8, 14.4] | ... 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,16 @@ from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_diffe
 from arc_refinery.evaluation.sides import Runs, by_training, paired_runs
 from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.evaluation.results import METRICS, PASS_RATE
-from arc_refinery.reporting.markdown import estimate_text, folded, interval_text, markdown_table, points, write_csv
-from arc_refinery.reporting.publish import DASHES, LINE_COLORS, Attachments, save
+from arc_refinery.reporting.markdown import (
+    estimate_text,
+    folded,
+    interval_text,
+    markdown_table,
+    percent,
+    points,
+    write_csv,
+)
+from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
 
 SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
 PANELS = (*METRICS, PASS_RATE)
@@ -56,7 +65,12 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
                 _table(series, SHORT),
                 folded("All metrics", _table(series, {metric: metric for metric in PANELS})),
             ]
-        blocks += [f"![Metrics over the steps of the training, one line per set]({plot})", f"[As CSV]({table})."]
+        seen = [
+            f"on {series.task_set.name} {percent(series.by_step[0]['is_correct'].mean)} solved before, "
+            f"{percent(series.by_step[max(series.by_step)]['is_correct'].mean)} at the last step"
+            for series in all_series
+        ]
+        blocks += [f"![Metrics over the steps of {name}: {'; '.join(seen)}]({plot})", f"[As CSV]({table})."]
     if not blocks:
         return []
     explained = "The same arms with the adapter as it was after each kept step. Step 0 is the model before training. "
@@ -135,7 +149,7 @@ def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
     figure = Figure(figsize=(9.5, 0.9 + 1.75 * n_rows), layout="constrained")
     panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
     for axes, metric in zip(panels, PANELS, strict=False):
-        for series, color, dashes in zip(all_series, LINE_COLORS, DASHES * 2, strict=False):
+        for series, color, dashes in zip(all_series, line_colors(len(all_series)), cycle(DASHES), strict=False):
             steps, estimates = list(series.by_step), [metrics[metric] for metrics in series.by_step.values()]
             axes.plot(
                 steps,

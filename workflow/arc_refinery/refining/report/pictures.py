@@ -6,7 +6,7 @@ cross, and the caption of each output says whether it is correct.
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ DARK = (0, 1, 6, 9)  # colours on which numbers are white
 
 # Inches; pictures of large grids get a higher resolution instead of a larger size
 PANEL, GAP, LEFT, TOP, BOTTOM, CAPTION = 1.7, 0.25, 0.55, 0.8, 0.35, 0.42
+SMALL_PANEL, TITLE_HEIGHT = 1.0, 0.28
+LOWEST_ROW = 0.25  # with its caption, as high as a label
 PIXELS_PER_CELL = 10
 LARGEST_WITH_NUMBERS = 10  # side of a grid; in smaller cells numbers are unreadable
 
@@ -61,15 +63,16 @@ class GridPanel:
     caption: str  # below the grid
     wrong: NDArray[np.bool_] | None = None  # cells to cross
     instead: str = ""  # text in the place of a missing grid
+    side: float = PANEL  # longest side in inches
 
     @property
     def cell(self) -> float:
         """Return the side of a cell in inches."""
-        return PANEL / float(max(self.grid.shape))
+        return self.side / float(max(self.grid.shape))
 
     @property
     def height(self) -> float:
-        return float(self.grid.shape[0]) * self.cell if self.grid.size else 0.5 * PANEL
+        return float(self.grid.shape[0]) * self.cell if self.grid.size else 0.5 * self.side
 
 
 def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
@@ -84,22 +87,54 @@ def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
             for label, execution in attempts.items()
         },
     }
-    heights = [max(panel.height for panel in row) for row in rows.values()]
-    width = LEFT + len(pairs) * (PANEL + GAP)
-    height = TOP + sum(heights) + len(rows) * CAPTION + BOTTOM
+    n_hidden = len(task.pairs) - len(indices)
+    more = f"\n({n_hidden} more {'pair' if n_hidden == 1 else 'pairs'} not drawn)" if n_hidden else ""
+    _draw_rows(rows, [pair_title(task, index) for index in indices], f"{task.task_id}{more}", path)
+
+
+def draw_repair(task: Task, attempts: Mapping[str, Execution], indices: Sequence[int], path: Path) -> None:
+    """Write a PNG file that fits a phone: one row per pair of `indices`; columns: those that are rows in `draw`."""
+    rows = {
+        pair_title(task, index): [
+            _task_panel(task.pairs[index].input),
+            _task_panel(task.pairs[index].output),
+            *(_attempt_panel(execution, index, task.pairs[index]) for execution in attempts.values()),
+        ]
+        for index in indices
+    }
+    small = {label: [replace(panel, side=SMALL_PANEL) for panel in panels] for label, panels in rows.items()}
+    _draw_rows(small, ["input", "expected", *attempts], "", path)
+
+
+def pair_title(task: Task, index: int) -> str:
+    """Return, say, `train 1`, for a pair of `task.pairs`."""
+    kinds = {"train": task.train, "test": task.test, "hidden": task.hidden}
+    return [f"{kind} {number + 1}" for kind, pairs in kinds.items() for number in range(len(pairs))][index]
+
+
+def _draw_rows(rows: Mapping[str, Sequence[GridPanel]], titles: Sequence[str], heading: str, path: Path) -> None:
+    """Draw panels in labelled rows below the titles of their columns."""
+    side = next(iter(rows.values()))[0].side
+    heights = [max(LOWEST_ROW, *(panel.height for panel in row)) for row in rows.values()]
+    width = LEFT + len(titles) * (side + GAP)
+    top = TOP if heading else TITLE_HEIGHT
+    height = top + sum(heights) + len(rows) * CAPTION + BOTTOM
     figure = Figure(figsize=(width, height))
     axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0))  # inches, from the upper left
     axes.axis("off")
-    centers = [LEFT + column * (PANEL + GAP) + PANEL / 2 for column in range(len(pairs))]
-    _write_titles(axes, task, indices, centers, width)
-    top = TOP
+    centers = [LEFT + column * (side + GAP) + side / 2 for column in range(len(titles))]
+    look: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
+    axes.text(width / 2, 0.28, heading, fontsize=10, **look)
+    for title, center in zip(titles, centers, strict=True):
+        axes.text(center, top - 0.13, title, fontsize=9 if side < PANEL else 10, **look)
     for (label, row), row_height in zip(rows.items(), heights, strict=True):
-        axes.text(0.3, top + row_height / 2, label, rotation=90, ha="center", va="center", fontsize=9)
+        # in two lines, so that the labels of low rows do not overlap
+        axes.text(0.3, top + row_height / 2, label.replace(" p", "\np"), rotation=90, fontsize=9, **look)
         for panel, center in zip(row, centers, strict=True):
             _draw_panel(axes, panel, center, top)
         top += row_height + CAPTION
     _draw_legend(axes, width / 2, height - BOTTOM / 2)
-    largest = max(side for row in rows.values() for panel in row for side in panel.grid.shape)
+    largest = max(grid_side for row in rows.values() for panel in row for grid_side in panel.grid.shape)
     save_png(figure, path, max(DPI, round(PIXELS_PER_CELL * largest / PANEL)))
 
 
@@ -126,17 +161,6 @@ def _attempt_panel(execution: Execution, index: int, pair: Pair) -> GridPanel:
     if np.array_equal(output, truth):
         return GridPanel(output, "correct")
     return GridPanel(output, f"wrong, {percent(pixel_score(output, truth))} match", output != truth)
-
-
-def _write_titles(axes: Axes, task: Task, indices: Sequence[int], centers: Sequence[float], width: float) -> None:
-    n_hidden = len(task.pairs) - len(indices)
-    hidden = f"\n({n_hidden} more {'pair' if n_hidden == 1 else 'pairs'} not drawn)" if n_hidden else ""
-    look: dict[str, Any] = {"ha": "center", "va": "center", "parse_math": False}
-    axes.text(width / 2, 0.28, f"{task.task_id}{hidden}", fontsize=10, **look)
-    kinds = {"train": task.train, "test": task.test, "hidden": task.hidden}
-    titles = [f"{kind} {number + 1}" for kind, pairs in kinds.items() for number in range(len(pairs))]
-    for index, center in zip(indices, centers, strict=True):
-        axes.text(center, TOP - 0.13, titles[index], fontsize=10, **look)
 
 
 def _draw_panel(axes: Axes, panel: GridPanel, center: float, top: float) -> None:

@@ -1,65 +1,62 @@
 """Plots of arms and turns: tasks solved against budget, outcomes of attempts, pass rates."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from arc_refinery.reporting.publish import DASHES, LINE_COLORS, save
+from arc_refinery.evaluation.intervals import Estimate
+from arc_refinery.reporting.markdown import estimate_text
+from arc_refinery.reporting.publish import LineEnd, label_line_ends, line_colors, save
 
 MAX_UNCOUNTED = 4  # tasks with equal rates share a mark; more than this are counted next to it
 RATES = (0, 1, 5, 10, 25, 50, 75, 100)  # ticks of pass rates (%)
-LEGEND_CHARACTERS = 130  # characters per legend line
-MOST_BANDS = 4  # more would overlap
+X_LABELS = {
+    "budget": ("attempts per task", 1),
+    "tokens": ("tokens per task, prompts and completions (thousands)", 1000),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Tasks solved against budget for one arm: a table of `budget_curve`, and where turns end."""
+    """Tasks solved against budget for one arm: a table of `budget_curve` per repetition, and where turns end."""
 
-    table: pd.DataFrame
+    tables: Sequence[pd.DataFrame]
     turn_ends: tuple[int, ...]  # budget after each turn but the last
+    solved: Estimate  # share solved with the whole budget
 
 
-def budget_plot(curves: Mapping[str, Curve], title: str, path: Path) -> None:
-    """Draw the share of tasks solved against attempts and tokens per task, one line per arm."""
-    n_columns = max(1, min(4, len(curves), LEGEND_CHARACTERS // (9 + max(map(len, curves)))))
-    n_rows = -(-len(curves) // n_columns)
-    figure = Figure(figsize=(9.5, 3.8 + 0.2 * n_rows), layout="constrained")
-    by_attempts, by_tokens = figure.subplots(1, 2, sharey=True)
-    _curves(by_attempts, curves, "budget", 1.0)
-    _curves(by_tokens, curves, "tokens", 1000.0)
-    by_attempts.set(xlabel="attempts per task", ylabel="tasks solved (%)", ylim=(0, None))
-    by_tokens.set(xlabel="tokens per task, prompts and completions (thousands)")
-    handles, labels = by_attempts.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=n_columns)
-    figure.suptitle(title, fontsize=11)
+def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> None:
+    """Draw the share of tasks solved against `x`, a key of `X_LABELS`: one line per arm, with its name at its end.
+
+    The line of a repeated arm is the mean of the repetitions; a band reaches from the lowest to the highest.
+    """
+    label, unit = X_LABELS[x]
+    figure = Figure(figsize=(6.2, max(3.4, 1.0 + 0.42 * len(curves))), layout="constrained")
+    axes = figure.subplots()
+    ends = []
+    for (name, curve), color in zip(curves.items(), line_colors(len(curves)), strict=True):
+        xs = np.mean([table[x] for table in curve.tables], axis=0) / unit
+        runs = 100 * np.array([table["solved"] for table in curve.tables])
+        solved = runs.mean(axis=0)
+        axes.plot(xs, solved, color=color, linewidth=1.8)
+        if len(runs) > 1:
+            axes.fill_between(xs, runs.min(axis=0), runs.max(axis=0), color=color, alpha=0.2, linewidth=0)
+        turn_starts = [end - 1 for end in curve.turn_ends]
+        axes.plot(xs[turn_starts], solved[turn_starts], color=color, linestyle="", marker="o", markersize=5)
+        repeated = f", mean of {len(runs)}" if len(runs) > 1 else ""
+        ends.append(LineEnd(f"{name}{repeated}\n{estimate_text(curve.solved)}", xs[-1], solved[-1], color))
+    axes.set(xlabel=label, ylabel="tasks solved (%)", ylim=(0, None), xlim=(0, None))
+    axes.set_title(title, loc="left")
+    label_line_ends(axes, ends)
     save(figure, path)
-
-
-def _curves(axes: Axes, curves: Mapping[str, Curve], x: str, unit: float) -> None:
-    widest = max(curve.table[x].max() for curve in curves.values()) / unit
-    looks = zip(curves.items(), cycle(LINE_COLORS), cycle(DASHES), strict=False)
-    for number, ((name, curve), color, dashes) in enumerate(looks):
-        xs, solved = curve.table[x] / unit, 100 * curve.table["solved"]
-        axes.plot(xs, solved, color=color, linestyle=dashes, label=name, linewidth=1.8)
-        ends = [end - 1 for end in curve.turn_ends]
-        axes.plot(xs.iloc[ends], solved.iloc[ends], color=color, linestyle="", marker="o", markersize=5)
-        low, high = 100 * curve.table["low"], 100 * curve.table["high"]
-        if len(curves) <= MOST_BANDS:
-            axes.fill_between(xs, low, high, color=color, alpha=0.08, linewidth=0)
-        right = widest * (1.03 + 0.025 * number)
-        axes.vlines(right, low.iloc[-1], high.iloc[-1], color=color, linestyle="-", linewidth=2.5, alpha=0.7)
-    axes.set_xlim(0, None)
 
 
 def outcomes_plot(

@@ -11,7 +11,7 @@ from arc_refinery.refining.config import Refining
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance
-from arc_refinery.reporting.markdown import columns_explained
+from arc_refinery.reporting.markdown import columns_explained, folded
 
 MAX_IDS = 5  # longest list of ids of the evaluated tasks that were trained on
 VALIDATION = (
@@ -70,12 +70,30 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
 
 
 def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the limitations; `trained_on`: sentences on the tasks of a set that were trained on, by its name."""
-    arms = experiment.arms
+    """Return the limitations, folded those that do not concern the primary comparison.
+
+    `trained_on`: sentences on the tasks of a set that were trained on, by its name.
+    """
+    arms, sets, primary = experiment.arms, experiment.evaluation.sets, experiment.evaluation.primary
     needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
+    refines = any(len(arm.turns) > 1 for arm in arms)
+    first = primary.set if primary else sets[0].name
     items = [
         _scope_of_intervals(experiment),
+        "No arm answers first turns with the trained model, so a gain in later turns may come from better answers in "
+        "general, not from learning to refine."
+        if trained and 1 not in trained
+        else "",
+        "No arm controls for the feedback: a gain in later turns may come without it."
+        if refines and not any(arm.is_control for arm in arms)
+        else "",
+        UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
+        *(f"`{task_set.name}`: {VALIDATION}" for task_set in sets if task_set.validation),
+        *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
+        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name == first),
+    ]
+    more = [
         f"Few tasks can show only large differences: p < 0.05 takes at least {needed} tasks that one arm solves and "
         "the other does not. An unsupported difference may still exist.",
         "Differences in one turn, and intervals in bold, are not corrected for their number."
@@ -83,19 +101,13 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
         else "",
         "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. The "
         "comparison at equal generated tokens ignores prompt tokens, which are processed faster."
-        if any(len(arm.turns) > 1 for arm in arms)
-        else "",
-        "No arm answers first turns with the trained model, so a gain in later turns may come from better answers in "
-        "general, not from learning to refine."
-        if trained and 1 not in trained
+        if refines
         else "",
         "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
-        UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
-        *(f"`{task_set.name}`: {VALIDATION}" for task_set in experiment.evaluation.sets if task_set.validation),
-        *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
-        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in experiment.evaluation.sets if task_set.caveat),
+        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name != first),
     ]
-    return ["## Limitations", "\n".join(f"- {item}" for item in items if item)]
+    unfolded, rest = ("\n".join(f"- {item}" for item in some if item) for some in (items, more))
+    return ["## Limitations", unfolded, folded("More limitations", rest)]
 
 
 def _scope_of_intervals(experiment: Refining) -> str:

@@ -9,7 +9,7 @@ A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -164,9 +164,19 @@ def _count(tasks: float) -> str:
 
 
 TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
-TURN_HEADER = ["n tasks", *TURN_METRICS.values(), "pass rate per run"]
-# Differences of `TURN_METRICS` by pair of arms, then by turn
-TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, Estimate]]]
+TURN_HEADER = ["n tasks", *TURN_METRICS.values(), "pass rate per training"]
+
+
+class PairedMetric(NamedTuple):
+    """Means of a metric of two arms in one turn, over the tasks that both have attempts on, and their difference."""
+
+    first: float
+    second: float
+    difference: Estimate
+
+
+# Values of `TURN_METRICS` by pair of arms, then by turn
+TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, PairedMetric]]]
 
 
 def turn_differences_table(turns: TurnDifferences) -> str:
@@ -193,21 +203,21 @@ def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences])
 
 
 def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferences:
-    """Return the differences between all compared arms, in each turn that two of them do not share."""
+    """Compare all pairs of arms, in each turn that the two do not share."""
     return {pair: _differences_of_pair(experiment, results, *pair) for pair in experiment.compared}
 
 
 def _differences_of_pair(
     experiment: Refining, results: SetResults, first: str, second: str
-) -> dict[int, dict[str, Estimate]]:
-    """Return the differences of `TURN_METRICS` by turn, on the tasks that all repetitions have attempts on.
+) -> dict[int, dict[str, PairedMetric]]:
+    """Return `TURN_METRICS` by turn, on the tasks that all repetitions have attempts on.
 
     The share of unique outputs falls with their number, so it is
     that of the first attempts, as many as the arm with fewer has.
     """
     runs = experiment.paired_runs(first, second)
     n_turns = min(len(arm.turns) for run in runs for pair in run for arm in pair)
-    by_turn = {}
+    by_turn: dict[int, dict[str, PairedMetric]] = {}
     for number in range(1, n_turns + 1):
         differing = [[pair for pair in run if pair[0].branch(number) != pair[1].branch(number)] for run in runs]
         sides = both_sides([run for run in differing if run])
@@ -219,23 +229,25 @@ def _differences_of_pair(
         equal = {arm.name: results.metrics_of_turn(arm, number, n_attempts) for arm in arms}
         task_ids = [task_id for task_id in results.task_ids if all(task_id in table.index for table in whole.values())]
         if task_ids:
-            by_turn[number] = {
-                metric: estimate_difference(
-                    *(
-                        run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
-                        for side in sides
-                    )
+            by_turn[number] = {}
+            for metric in TURN_METRICS:
+                source = equal if metric == "unique outputs" else whole
+                first_values, second_values = (
+                    run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
+                    for side in sides
                 )
-                for metric in TURN_METRICS
-                for source in [equal if metric == "unique outputs" else whole]
-            }
+                by_turn[number][metric] = PairedMetric(
+                    float(np.mean(first_values)),
+                    float(np.mean(second_values)),
+                    estimate_difference(first_values, second_values),
+                )
     return by_turn
 
 
-def _turn_cells(differences: Mapping[str, Estimate]) -> list[object]:
-    texts = [(difference_text(difference), difference.excludes_zero) for difference in differences.values()]
-    cells = [f"**{text}**" if is_bold else text for text, is_bold in texts]
-    rate = differences[PASS_RATE]
+def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:
+    differences = [paired.difference for paired in metrics.values()]
+    cells = [f"**{difference_text(d)}**" if d.excludes_zero else difference_text(d) for d in differences]
+    rate = metrics[PASS_RATE].difference
     return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 
 

@@ -15,10 +15,12 @@ from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.reporting import provenance, training
 from arc_refinery.reporting.markdown import (
     estimate_text,
+    folded_section,
     interval_text,
     markdown_table,
     percent,
     points,
+    points_text,
     runs_text,
     write_csv,
 )
@@ -50,6 +52,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     arms = [arm.name for arm in experiment.arms]
     training_seeds = experiment.training.seeds if experiment.training else ()
+    seeds = {"experiment": (experiment.seed,), "training": training_seeds}
     limits = [_scope_of_intervals(experiment)]
     if any(questions.source == "generator" for questions in experiment.data.heldout):
         limits.append(PATTERNS)
@@ -58,21 +61,24 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     differences = [{pair: _difference(experiment, results, *pair) for pair in pairs} for results in evaluated]
     return [
         f"# Experiment {experiment.experiment}: tool use",
-        _setup(experiment),
         *_headline(experiment, evaluated, differences),
+        _setup(experiment),
+        *transcripts(experiment, evaluated[0])[0],
+        "## Limitations",
+        "\n".join(f"- {item}" for item in limits),
         *(
             block
             for results, by_pair in zip(evaluated, differences, strict=True)
-            for block in _set_section(experiment, results, by_pair, files)
+            for block in folded_section(
+                "Results, differences, calls, votes, turns, lengths, transcripts",
+                _set_section(experiment, results, by_pair, int(results is evaluated[0]), files),
+            )
         ),
-        *mask_section(experiment, folder, evaluated, files),
+        *folded_section("Tokens of one episode", mask_section(experiment, folder, evaluated, files)),
         *training.section(experiment, folder, files),
-        *left_out(experiment, folder),
-        "## Settings",
-        *provenance.settings(experiment),
-        *provenance.section(experiment, folder, {"experiment": (experiment.seed,), "training": training_seeds}),
-        "## Limitations",
-        "\n".join(f"- {item}" for item in limits),
+        *folded_section("Questions that were not used", left_out(experiment, folder)),
+        *folded_section("Keys of the configuration", ["## Settings", *provenance.settings(experiment)]),
+        *folded_section("Command, code, packages", provenance.section(experiment, folder, seeds)),
     ]
 
 
@@ -93,19 +99,45 @@ def _setup(experiment: ToolUse) -> str:
 def _headline(
     experiment: ToolUse, evaluated: Sequence[EvaluatedQuestions], differences: Sequence[Differences]
 ) -> list[str]:
-    """Return the change in correct answers from the first arm to the trained one, by set."""
-    first, last = first_repetitions(experiment)[0].name, arm_to_show(experiment).name
-    if first == last:
-        return []
-    lines = []
-    for results, by_pair in zip(evaluated, differences, strict=True):
-        before, after = (
-            estimate([results.pass_at(arm.name, 1) for arm in experiment.arms_called(name)]).mean
-            for name in (first, last)
-        )
-        values = f"{percent(before)} with `{first}`, {percent(after)} with `{last}`"
-        lines.append(f"- `{results.settings.name}`: {values}: {_difference_text(by_pair[last, first])}")
-    return ["Correct answers on held-out questions:", "\n".join(lines)]
+    """Return the change in right answers from the first arm to the trained one, by set; a table of all arms."""
+    first, last = first_repetitions(experiment)[0], arm_to_show(experiment)
+    rates = [
+        {
+            name: estimate([results.pass_at(arm.name, 1) for arm in arms])
+            for name, arms in experiment.repetitions.items()
+        }
+        for results in evaluated
+    ]
+    is_training = first.adapter == "none" and last.adapter != "none" and first.tools == last.tools
+    before, after = ("before training", "after") if is_training else (f"with `{first.name}`", f"with `{last.name}`")
+    sentences = [
+        f"**Right answers on `{results.settings.name}`: {percent(of_set[first.name].mean)} {before}, "
+        f"{percent(of_set[last.name].mean)} {after}: {points_text(difference)}.** {_evidence(difference)}"
+        for results, of_set, by_pair in zip(evaluated, rates, differences, strict=True)
+        if first.name != last.name
+        for difference in [by_pair[last.name, first.name]]
+    ]
+    header = [f"`{results.settings.name}`: {len(results.questions)} questions" for results in evaluated]
+    rows = [
+        [f"`{name}`{_n_repetitions(arms)}", *(estimate_text(of_set[name]) for of_set in rates)]
+        for name, arms in experiment.repetitions.items()
+    ]
+    return [
+        *sentences,
+        markdown_table(["right answers", *header], rows),
+        "Rows are *arms*: the model with one adapter (the weights that a training adds), with or without tools. Cells: "
+        f"share of episodes, {experiment.evaluation.n_predictions} per question, that end in a right answer; brackets: "
+        "95 % interval.",
+    ]
+
+
+def _n_repetitions(arms: Sequence[ToolArm]) -> str:
+    return f", mean of {len(arms)}" if len(arms) > 1 else ""
+
+
+def _evidence(difference: Estimate) -> str:
+    runs = f" ({runs_text(difference)})" if len(difference.runs) > 1 else ""
+    return f"The evidence {'supports' if difference.excludes_zero else 'does not support'} a difference{runs}."
 
 
 def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, second: str) -> Estimate:
@@ -118,8 +150,9 @@ def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, se
 
 
 def _set_section(
-    experiment: ToolUse, results: EvaluatedQuestions, differences: Differences, files: Attachments
+    experiment: ToolUse, results: EvaluatedQuestions, differences: Differences, n_shown: int, files: Attachments
 ) -> list[str]:
+    """Return blocks on one set; `n_shown`: its questions whose transcripts are shown above."""
     name = results.settings.name
     is_repeated = any(len(arms) > 1 for arms in experiment.repetitions.values())
     table = files.add(f"{name}-questions.csv", partial(write_csv, per_question(experiment, results)))
@@ -139,7 +172,7 @@ def _set_section(
         markdown_table(*_calls(experiment, results)),
         *metrics.section(experiment, results, files),
         "### Transcripts",
-        *transcripts(experiment, results),
+        *(block for blocks in transcripts(experiment, results)[n_shown:] for block in blocks),
     ]
 
 
@@ -168,7 +201,7 @@ def _results(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str
     rows = []
     for name, arms in experiment.repetitions.items():
         if len(arms) > 1:
-            rows.append(_result(results, f"`{name}`, mean of {len(arms)}", "–", arms, ks))
+            rows.append(_result(results, f"`{name}`{_n_repetitions(arms)}", "–", arms, ks))
         rows += [_result(results, f"`{arm.name}`", arm.adapter, [arm], ks) for arm in arms]
     header = ["arm", "adapter", "tools", *(f"pass@{k}" for k in ks)]
     return [*header, "episodes that call", "calls per episode", "generated tokens per episode"], rows
@@ -206,10 +239,7 @@ def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
 
 def _difference_text(difference: Estimate) -> str:
     text = f"{points(difference.mean)} points, 95 % interval {interval_text(difference)}"
-    runs = f", {runs_text(difference)}" if len(difference.runs) > 1 else ""
-    if difference.excludes_zero:
-        return f"**{text}**{runs}"
-    return f"{text}{runs}. The evidence does not support a difference."
+    return f"{f'**{text}**' if difference.excludes_zero else text}. {_evidence(difference)}"
 
 
 def _calls(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,26 +43,29 @@ def first_repetitions(experiment: ToolUse) -> list[ToolArm]:
     return [arms[0].model_copy(update={"name": name}) for name, arms in experiment.repetitions.items()]
 
 
-def transcripts(experiment: ToolUse, results: EvaluatedQuestions) -> Iterator[str]:
-    """Yield transcripts of the questions on which the last arm with tools and an adapter gained most over the first."""
-    gaining = experiment.arms_called(arm_to_show(experiment).name)[0]
-    first = experiment.arms[0]
+def transcripts(experiment: ToolUse, results: EvaluatedQuestions) -> list[list[str]]:
+    """Return blocks on each of the questions on which the arm to show gained most over the first arm."""
+    first, gaining = experiment.arms[0], experiment.arms_called(arm_to_show(experiment).name)[0]
     gains: Mapping[str, float] = {
         question_id: sum(e.reward for e in episodes) - sum(e.reward for e in results.episodes[first.name][question_id])
         for question_id, episodes in results.episodes[gaining.name].items()
     }
     best = sorted(gains, key=lambda question_id: -gains[question_id])[:MAX_TRANSCRIPTS]
-    for question_id in best:
-        question = results.questions[question_id]
-        answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
-        yield f"**{_escape(question.text)}**{answer}"
-        for arm in dict.fromkeys([first.name, gaining.name]):
-            episodes = results.episodes[arm][question_id]
-            n_right = sum(episode.reward == 1.0 for episode in episodes)
-            yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
-            most_common, _ = Counter(episode.reward for episode in episodes).most_common(1)[0]
-            typical = next(episode for episode in episodes if episode.reward == most_common)
-            yield _transcript(results.full_episode(arm, typical.episode_id))
+    return [list(_episodes_of(results, question_id, dict.fromkeys([first.name, gaining.name]))) for question_id in best]
+
+
+def _episodes_of(results: EvaluatedQuestions, question_id: str, arms: Iterable[str]) -> Iterator[str]:
+    """Yield a question and a typical episode of each arm."""
+    question = results.questions[question_id]
+    answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
+    yield f"**{_escape(question.text)}**{answer}"
+    for arm in arms:
+        episodes = results.episodes[arm][question_id]
+        n_right = sum(episode.reward == 1.0 for episode in episodes)
+        yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
+        most_common, _ = Counter(episode.reward for episode in episodes).most_common(1)[0]
+        typical = next(episode for episode in episodes if episode.reward == most_common)
+        yield _transcript(results.full_episode(arm, typical.episode_id))
 
 
 def _transcript(episode: Episode) -> str:
@@ -99,7 +102,8 @@ def mask_section(
         "## Which tokens carry loss",
         f"All tokens of the episode `{episode.episode_id}` of `{arm}` after its prompt. Those with a dark background "
         "were sampled and carry loss in training; the others were inserted by the chat template and the tools.",
-        f"![Tokens of an episode; those that carry loss have a dark background]({picture})",
+        f"![{len(tokens)} tokens of an episode; {sum(episode.mask)} of them, with a dark background, carry loss]"
+        f"({picture})",
     ]
 
 
