@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Results": {
         "compare": "cli.results.Compare",
+        "show": "cli.results.Show",
         "report curves": "cli.results.Curves",
         "report lengths": "refining.commands.prompts.StudyLengths",
         "report times": "cli.results.Times",

@@ -12,6 +12,9 @@ from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 
+# Control characters in a model's text, which a terminal would obey
+UNPRINTABLE = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}")
+
 
 class WriteReport(Command):
     """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
@@ -78,6 +81,26 @@ class Compare(Command):
         with atomic_write(self.output) as unfinished:
             unfinished.write_text(f"{text}\n")
         page.write_page(self.output, self.output.with_suffix(".html"))
+
+
+class Show(Command):
+    """Print an attempt at a task, with what it refines, or an episode: arc-refinery show results/demo --task 68b67ca3.
+
+    Of each turn: the prompt or feedback, the answer, and the verdict on its program. Completions that a training
+    sampled are not kept, so they cannot be shown.
+    """
+
+    side: Annotated[str, Positional]  # folder of an experiment's results, or <folder>:<arm>; default: the last arm
+    task: str | None = None  # id of a task or question, or its beginning; default: the first that was solved
+    set: str | None = None  # set of tasks or questions; default: the first that has the id
+    attempt: config.NonNegativeInt | None = None  # number of the attempt or episode; default: the first that is correct
+
+    def run(self) -> None:
+        from arc_refinery.evaluation.sides import side
+
+        shown = side(self.side)
+        text = config.part(shown.experiment.kind, "report").show(shown, self.set, self.task, self.attempt)
+        print(text.translate(UNPRINTABLE))
 
 
 class Times(Command):

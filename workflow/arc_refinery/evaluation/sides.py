@@ -8,6 +8,8 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -83,6 +85,32 @@ def side(text: str) -> Side[Any]:
     if arm and arm not in parsed.arms:
         raise InputError(f"{settings}: has no arm {arm}; its arms are {', '.join(parsed.arms)}")
     return parsed
+
+
+def find(
+    ids: Mapping[str, Sequence[str]], set_name: str | None, wanted: str | None, side: Side[Any]
+) -> tuple[str, str | None]:
+    """Return the set and the whole id of a task or question, of which `wanted` may be the beginning; `ids`: by set.
+
+    Without `wanted`, the id is None. Without `set_name`, the set is the first one that has the id.
+    """
+    if set_name is not None and set_name not in ids:
+        raise InputError(f"{side.folder}: has no set {set_name}; --set can be {', '.join(ids)}")
+    sets = ids if set_name is None else {set_name: ids[set_name]}
+    if wanted is None:
+        return next(iter(sets)), None
+    for name, known in sets.items():
+        beginning = [row_id for row_id in known if row_id.startswith(wanted)]
+        if wanted in known or len(beginning) == 1:
+            return name, wanted if wanted in known else beginning[0]
+        if beginning:
+            raise InputError(
+                f"--task {wanted}: begins several ids of {name}: {', '.join(beginning[:3])}; write more of it"
+            )
+    examples = get_close_matches(wanted, chain(*sets.values()), n=3) or [known[0] for known in sets.values() if known]
+    raise InputError(
+        f"--task {wanted}: is not in {', '.join(sets)} of {side.folder}; expected an id such as {', '.join(examples)}"
+    )
 
 
 def arms_to_show(side: Side[AnyExperiment], sides: Sequence[Side[AnyExperiment]]) -> list[str]:

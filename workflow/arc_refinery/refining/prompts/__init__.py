@@ -16,6 +16,7 @@ from arc_refinery.refining.prompts.conversation import (
     next_turn,
     no_feedback,
     opening,
+    shape_text,
     split_prefix,
 )
 from arc_refinery.refining.prompts.demonstration import completed_answer, transform_program

@@ -2,3 +2,4 @@
 
 from arc_refinery.refining.report.compare import EXPLAINED, set_section
 from arc_refinery.refining.report.report import write_report
+from arc_refinery.refining.report.show import show

@@ -2,3 +2,4 @@
 
 from arc_refinery.tool_use.report.compare import EXPLAINED, set_section
 from arc_refinery.tool_use.report.report import write_report
+from arc_refinery.tool_use.report.transcripts import show

@@ -1,4 +1,4 @@
-"""Report sections that show single episodes: transcripts, and a picture of the tokens that carry loss."""
+"""Single episodes, as text and in the report: transcripts, and a picture of the tokens that carry loss."""
 
 import re
 from collections import Counter
@@ -10,11 +10,14 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from arc_refinery import records
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.sides import Side, find
 from arc_refinery.models.hub import fetched_folder
-from arc_refinery.records.tool_use import Episode
+from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.reporting.publish import Attachments, save
 from arc_refinery.tool_use.config import ToolArm, ToolUse
-from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions
+from arc_refinery.tool_use.grading.evaluated import EvaluatedQuestions, load_questions
 
 MAX_TRANSCRIPTS = 3
 ENDING_TITLES = {
@@ -29,6 +32,44 @@ CONTROLS = dict.fromkeys([*range(32), *range(127, 160)], "\N{REPLACEMENT CHARACT
 SAMPLED, INSERTED = ("#0072B2", "white"), ("#DDDDDD", "black")  # background, text
 CHARACTER_INCHES, LINE_INCHES = 0.078, 0.24
 TEXT: dict[str, Any] = {"family": "monospace", "fontsize": 9, "va": "center", "ha": "left", "parse_math": False}
+
+
+def show(side: Side[ToolUse], set_name: str | None, question_id: str | None, number: int | None) -> str:
+    """Return a question and an episode of the arm: without `number`, one that is correct, with a call if there is one.
+
+    Without `question_id`: the first question that has such an episode.
+    """
+    experiment, folder = side.experiment, side.folder
+    arm = experiment.arms_called(side.arm or arm_to_show(experiment).name)[0].name
+    files = {name: folder / f"questions/{name}.parquet" for name in experiment.set_names}
+    ids = {name: records.texts(path, Question, "question_id") for name, path in files.items()}
+    set_name, question_id = find(ids, set_name, question_id, side)
+    results = load_questions(experiment, folder, experiment.sets[set_name], [arm])
+    by_question = results.episodes[arm]
+
+    def rank(episode: Episode) -> tuple[bool, bool]:
+        return episode.reward == 1.0, bool(episode.calls)
+
+    if question_id is None:
+        question_id = max(by_question, key=lambda name: max(map(rank, by_question[name])))
+    question, episodes = results.questions[question_id], by_question[question_id]
+    if number is None:
+        number = max(range(len(episodes)), key=lambda index: rank(episodes[index]))
+    if number >= len(episodes):
+        raise InputError(f"--attempt is {number}, but {arm} has {len(episodes)} episodes per question, numbered from 0")
+    right = [str(index) for index, episode in enumerate(episodes) if episode.reward == 1.0]
+    count = f"{len(right)} correct{': --attempt ' if right else ''}{', '.join(right)}"
+    reference = "\n".join(question.asserts.statements) if question.asserts else question.reference
+    return "\n".join(
+        [
+            f"{folder}: question {question_id} of the set {set_name}, arm {arm}",
+            f"{len(episodes)} episodes, {count}",
+            f"\n--- question ---\n{question.text}",
+            f"\n--- {'tests' if question.asserts else 'correct answer'} ---\n{reference}",
+            f"\n--- episode {number}, {episodes[number].n_tokens} tokens of the model ---",
+            transcript(results.full_episode(arm, episodes[number].episode_id)),
+        ]
+    )
 
 
 def arm_to_show(experiment: ToolUse) -> ToolArm:
@@ -65,14 +106,15 @@ def _episodes_of(results: EvaluatedQuestions, question_id: str, arms: Iterable[s
         yield f"`{arm}`, {n_right} of {len(episodes)} correct; a typical episode:"
         most_common, _ = Counter(episode.reward for episode in episodes).most_common(1)[0]
         typical = next(episode for episode in episodes if episode.reward == most_common)
-        yield _transcript(results.full_episode(arm, typical.episode_id))
+        episode = transcript(results.full_episode(arm, typical.episode_id))
+        # an indented code block: no text of the model can end it
+        yield "\n".join(f"    {line}" for line in episode.splitlines())
 
 
-def _transcript(episode: Episode) -> str:
-    """Return an episode as an indented code block, which no text of the model can end."""
+def transcript(episode: Episode) -> str:
     lines = [f"[{message.role}]\n{message.content.rstrip()}" for message in episode.messages]
     lines.append(f"[{ENDING_TITLES.get(episode.ending, episode.ending)}; reward {episode.reward:g}]")
-    return "\n".join(f"    {line}" for text in lines for line in text.splitlines())
+    return "\n".join(lines)
 
 
 def _escape(text: str) -> str:
