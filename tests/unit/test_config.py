@@ -527,8 +527,8 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str
         for key, path in (
             (
                 "model.template",
-                f"{__file__}/system.txt does not exist; expected a file of a folder that "
-                "`arc-refinery prompts learn` wrote, or the template `compact`, `words` or `learned`",
+                f"{__file__}/system.txt does not exist; expected a file of a folder that `arc-refinery prompts "
+                "export` or `prompts learn` wrote, or the template `compact`, `words` or `learned`",
             ),
             ("problems.path", f"{tmp_path} is a folder; expected a file of BARC rows"),
             ("evaluation.sets.0.only", f"{tmp_path} is a folder; expected a text file of task ids"),

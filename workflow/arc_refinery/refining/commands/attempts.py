@@ -88,7 +88,7 @@ class ImportPredictions(Command):
     # the attempts' prompts, for `prompts refine`; needs the two flags below
     prompts_output: Annotated[Path | None, Writes(records_file, "prompts")] = None
     model_path: config.Line | None = None  # model whose chat template renders the prompts
-    template: config.Line = "words"  # compact, words, or a folder written by `prompts learn`
+    template: config.Line = "words"  # compact, words, or a folder written by `prompts export` or `learn`
 
     def run(self) -> None:
         from arc_refinery import records

@@ -27,7 +27,7 @@ class PromptFlags(Command):
 
     output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
     model_path: config.Line  # model whose tokenizer and chat template render the prompts
-    template: config.Line  # compact, words, or a folder written by `prompts learn`
+    template: config.Line  # compact, words, or a folder written by `prompts export` or `learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
     overlap: Annotated[Path | None, RULE] = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: config.Seed = 0  # seeds every random choice

@@ -102,7 +102,7 @@ class SelectTasks(Command):
     max_prompt_tokens: config.PositiveInt  # longest prompt, in tokens
     split: Literal["training", "evaluation"]  # part of ARC
     version: Literal["arcagi", "arcagi2"] = "arcagi"  # ARC-AGI-1 or ARC-AGI-2
-    template: config.Line = "compact"  # compact, words, or a folder written by `prompts learn`
+    template: config.Line = "compact"  # compact, words, or a folder written by `prompts export` or `learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
     def run(self) -> None:

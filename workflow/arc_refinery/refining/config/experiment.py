@@ -67,7 +67,7 @@ class Refining(Compared[Arm]):
 
     def files_named(self) -> list[Wanted]:
         wanted = [model_folder(key, model) for key, model in self.all_models.items()]
-        what = "a file of a folder that `arc-refinery prompts learn` wrote, or the template `compact`, `words` or "
+        what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or the template `compact`, `words` or "
         what += "`learned`"
         if self.model.template != LEARNED:
             wanted += [Wanted("model.template", path, what) for path in template_files(self.model.template)[:1]]

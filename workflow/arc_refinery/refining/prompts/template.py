@@ -192,14 +192,14 @@ def _read(folder: Path) -> Template:
     if missing := [path for path in template_files(str(folder)) if not path.is_file()]:
         raise InputError(
             f"{missing[0]} does not exist; model.template is one of {', '.join(BUILT_IN)} or a folder that "
-            "`arc-refinery prompts learn` wrote"
+            "`arc-refinery prompts export` or `prompts learn` wrote"
         )
-    origin = "a text that `arc-refinery prompts learn` wrote"
+    origin = "a text of a template"
     texts: dict[str, Any] = {name: read_text(folder / f"{name}.txt", origin).removesuffix("\n") for name in _TEXTS}
     # after a prompt that ends in white space, the model continues with other tokens than it was trained on
     texts["assistant_prefix"] = texts["assistant_prefix"].rstrip()
     path = folder / NOTATION
-    rest = read_json(path, "the keys that `arc-refinery prompts learn` writes")
+    rest = read_json(path, "the notation of a template")
     names = [*_SEPARATORS, *(field.name for field in fields(Notation))]
     if not isinstance(rest, dict) or sorted(rest) != sorted(names):
         raise InputError(f"{path}: expected the keys {', '.join(names)}, and no other key")
