@@ -67,8 +67,8 @@ class Refining(Compared[Arm]):
 
     def files_named(self) -> list[Wanted]:
         wanted = [model_folder(key, model) for key, model in self.all_models.items()]
-        what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or the template `compact`, `words` or "
-        what += "`learned`"
+        what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or the template "
+        what += "`compact`, `words` or `learned`"
         if self.model.template != LEARNED:
             wanted += [Wanted("model.template", path, what) for path in template_files(self.model.template)[:1]]
         if self.template_rows and self.template_rows.path:

@@ -15,7 +15,8 @@ class PromptedModel(ModelConfig):
     template: Annotated[Line, PROMPTS] = Field(
         "words",
         description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
-        "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts export` or `prompts learn`.",
+        "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts "
+        "export` or `prompts learn`.",
     )
     colors: Annotated[tuple[str, ...] | None, PROMPTS] = Field(
         None, description="Ten words for the colors 0 to 9, instead of the template's own."
