@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from handmade import finished, settings
@@ -12,7 +13,7 @@ from arc_refinery import cli
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import EpisodeMessage
 
-ARMS = {
+ARMS: dict[str, list[dict[str, Any]]] = {
     "independent": [{"n_predictions": 4}],
     "refine": [{"n_predictions": 2}, {"n_predictions": 2}],
     "uninformed": [{"n_predictions": 2}, {"n_predictions": 2, "feedback": "none"}],
