@@ -23,7 +23,7 @@ try:
     for path in workflow.configfiles:  # Snakemake takes the last of two equal keys
         read_yaml(Path(path))
     experiment = validate_experiment(config, config_origin())
-    check_files(experiment, config_origin(), contents=workflow.is_main_process)  # jobs parse this file again
+    check_files(experiment, config_origin(), workflow.is_main_process, config)  # jobs parse this file again
     kind = part(experiment.kind, "stages")
 except InputError as error:
     raise WorkflowError(str(error))

@@ -391,7 +391,7 @@ def test_kept_steps_are_checkpoints_before_the_last_step(
     training: dict[str, Any], key: str, other: str, wording: Wording
 ) -> None:
     message = refused(BASE, training)
-    assert message.startswith(f"test: training: {key}")
+    assert message.startswith(f"test: training.{key}")
     assert other in message
     wording(message)
 
@@ -400,5 +400,5 @@ def test_each_multiple_needs_a_known_last_step(wording: Wording) -> None:
     training = keeping(keep_every=10)
     training["grpo"]["max_steps"] = -1
     message = refused(BASE, training)
-    assert message.startswith("test: training: keep_every") and "grpo.max_steps" in message
+    assert message.startswith("test: training.keep_every") and "grpo.max_steps" in message
     wording(message)

@@ -299,11 +299,11 @@ WRONG: dict[str, tuple[Change, str]] = {
     "no target modules": (lambda c: c["training"]["lora"].update(target_modules=[]), "training.lora.target_modules"),
     "keep_every beyond the end": (
         lambda c: (c["training"]["grpo"].update(max_steps=6, save_steps=2), c["training"].update(keep_every=60)),
-        "training: keep_every",
+        "training.keep_every",
     ),
     "keep_every at the end": (
         lambda c: (c["training"]["grpo"].update(max_steps=6, save_steps=2), c["training"].update(keep_every=6)),
-        "training: keep_every",
+        "training.keep_every",
     ),
     "an arm that looks like a shared first turn": (
         lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),

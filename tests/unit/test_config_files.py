@@ -10,8 +10,8 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.cli import load
-from arc_refinery.config import ConfigError, load_experiment
-from arc_refinery.config.loading import merged
+from arc_refinery.config import ConfigError, check_files, load_experiment
+from arc_refinery.config.layers import merged
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Refining
 
@@ -72,8 +72,78 @@ def test_a_null_for_a_key_that_nothing_knows_is_refused(
         with pytest.raises(ConfigError) as caught:
             load_experiment(path)
         (line,) = str(caught.value).splitlines()
-        assert line.startswith(f"{path} (or its base ") and f"): {key} is not a known key" in line
+        assert line.startswith(f"{between}: {key} is not a known key")
+        assert (str(mine) in line) == (path == mine)
         wording(line)
+
+
+OWN_SETS = {"sets": [{"name": "own", "source": "generator", "n_tasks": 4}]}
+OWN_ARMS = {"arms": [{"name": name, "turns": [{"n_predictions": 4}]} for name in ("independent", "again")]}
+
+
+def faults(path: Path) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        load_experiment(path)
+    return str(caught.value).splitlines()
+
+
+def test_a_fault_of_an_inherited_key_names_its_base_and_how_to_drop_it(tmp_path: Path, wording: Wording) -> None:
+    between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", evaluation={"seeds": [1, 1]})
+    mine = written(tmp_path / "mine.yaml", base=str(between), experiment="mine", evaluation=OWN_SETS | OWN_ARMS)
+    lines = faults(mine)
+    wording("\n".join(lines))
+    blamed = {line.partition(": ")[2].partition(":")[0].partition(" ")[0]: line for line in lines}
+    assert blamed.keys() == {"evaluation.seeds", "evaluation.comparisons", "evaluation.primary"}
+    for key, line in blamed.items():
+        assert line.startswith(f"{between if key.endswith('seeds') else DEMO}: ")
+        assert str(mine) in line
+        assert f"`evaluation: {{{key.partition('.')[2]}: null}}`" in line
+    dropped = {key.partition(".")[2]: None for key in blamed}
+    written(mine, base=str(between), experiment="mine", evaluation=OWN_SETS | OWN_ARMS | dropped)
+    assert len(load_experiment(mine, Refining).arms) == 2  # the advice helps
+
+
+def test_an_inherited_key_that_is_needed_cannot_be_dropped(tmp_path: Path) -> None:
+    between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", model={"window": 0})
+    (line,) = faults(written(tmp_path / "mine.yaml", base=str(between), experiment="mine"))
+    assert line.startswith(f"{between}: model.window is 0; expected at least 1. ")
+    assert "null" not in line
+
+
+def test_a_fault_of_an_own_key_names_no_base(tmp_path: Path) -> None:
+    mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", model={"window": 0})
+    assert faults(mine) == [f"{mine}: model.window is 0; expected at least 1"]
+
+
+def test_a_missing_file_that_a_base_names_is_blamed_on_it(tmp_path: Path) -> None:
+    model = {"path": "./none/such"}
+    between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", model=model)
+    mine = written(tmp_path / "mine.yaml", base=str(between), experiment="mine")
+    with pytest.raises(ConfigError) as caught:
+        check_files(load_experiment(mine), str(mine), config=yaml.safe_load(mine.read_text()))
+    assert str(caught.value).startswith(f"{between}: model.path: ")
+    assert str(mine) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "meant"),
+    [
+        ({"sede": 1}, "seed"),
+        ({"training": {"grpo": {"betta": 1}}}, "training.grpo.beta"),
+        ({"training": {"grpo": {"lr": 1}}}, "training.grpo.learning_rate"),
+        ({"training": {"grpo": {"reward": "arc-v1"}}}, "training.grpo.rewards"),
+        ({"training": {"beta": 1}}, "training.grpo.beta"),
+        ({"temperature": 1}, "sampling.temperature"),
+        ({"models": {"big": {"path": "x", "windw": 9}}}, "models.big.window"),
+        ({"evaluation": {"arms": [{"name": "a", "turns": [{"adaptor": "x"}]}]}}, "evaluation.arms.0.turns.0.adapter"),
+        ({"xyzzy": 1}, ""),
+    ],
+)
+def test_an_unknown_key_gets_the_one_that_was_meant(tmp_path: Path, changes: dict[str, Any], meant: str) -> None:
+    lines = faults(written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", **changes))
+    (line,) = (line for line in lines if "is not a known key" in line)
+    proposed = line.partition("did you mean ")[2].removesuffix("?").split(" or ")
+    assert meant in proposed
 
 
 def test_a_null_for_a_known_key_that_the_base_lacks_is_its_default(tmp_path: Path) -> None:

@@ -1,5 +1,8 @@
 """Building blocks of the config models, and messages for wrong keys."""
 
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
 from typing import Annotated, Any, get_args
@@ -141,19 +144,22 @@ def faults_of(error: ValidationError) -> list[Any]:
     return [fault for fault in error.errors() if fault["type"] != "too_short" or not fault["input"]]
 
 
-def explain(problem: Any) -> str:
-    """Return one line on a fault that pydantic found: the key, its value and what was expected."""
+def explain(problem: Any, section: type[BaseModel] | None = None) -> str:
+    """Return one line on a fault that pydantic found in a section: the key, its value and what was expected."""
     context = problem.get("ctx", {})
     key = ".".join(str(part) for part in problem["loc"]) or "the file"
     is_odd = isinstance(problem["input"], float) and not isfinite(problem["input"])
     match "finite_number" if is_odd else problem["type"]:
         case "extra_forbidden":
-            return f"{key} is not a known key; see config/README.md for the known ones"
+            similar = _similar_key(section, problem["loc"]) if section else ""
+            return f"{key} is not a known key; {similar or 'see config/README.md for the known ones'}"
         case "missing":
             return f"{key} is missing; see config/README.md for its meaning"
         case "value_error":
             text = str(context["error"])
-            between = " " if text.startswith(("is ", "names ")) else ": "
+            first = re.split(r"\W", text, maxsplit=1)[0]
+            begins_with_key = section is not None and first in _keys_at(section, problem["loc"])
+            between = "." if begins_with_key else " " if text.startswith(("is ", "names ")) else ": "
             return f"{key}{between}{text}" if problem["loc"] else text
         case "too_short":
             return f"{key} is empty; expected a list of at least {context['min_length']}"
@@ -172,3 +178,40 @@ def explain(problem: Any) -> str:
         case _:
             return f"{key} is {problem['input']!r:.200}; {problem['msg'][0].lower()}{problem['msg'][1:]}"
     return f"{key} is {problem['input']!r:.200}; expected {expected}"
+
+
+def _similar_key(section: type[BaseModel], place: Sequence[str | int]) -> str:
+    """Ask whether a known key was meant: of the same section, or that of another one with this name."""
+    *sections, name = map(str, place)
+    siblings = _keys_at(section, sections)
+    initials = [key for key in siblings if "".join(word[0] for word in key.split("_")) == name]
+    for key in [*get_close_matches(name, siblings, 1), *initials][:1]:
+        return f"did you mean {'.'.join([*sections, key])}?"
+    elsewhere = [path for path in _paths(section) if path.rpartition(".")[2] == name]
+    return f"did you mean {' or '.join(elsewhere)}?" if elsewhere else ""
+
+
+def _keys_at(section: type[BaseModel], place: Sequence[str | int]) -> list[str]:
+    """Return the known keys of the section at a place inside another one."""
+    here = [section]
+    for part in map(str, place):  # an index, or a name that the user chose, is not a field
+        here = [inner for model in here if part in model.model_fields for inner in _sections(model, part)] or here
+    return list(dict.fromkeys(key for model in here for key in model.model_fields))
+
+
+def _sections(model: type[BaseModel], key: str) -> list[type[BaseModel]]:
+    """Return the sections that are values of a key, at any depth of its type."""
+
+    def inside(annotation: Any) -> Iterator[type[BaseModel]]:
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            yield annotation
+        for inner in get_args(annotation):
+            yield from inside(inner)
+
+    return list(inside(model.model_fields[key].annotation))
+
+
+def _paths(model: type[BaseModel]) -> Iterator[str]:
+    for key in model.model_fields:
+        yield key
+        yield from (f"{key}.{path}" for inner in _sections(model, key) for path in _paths(inner))

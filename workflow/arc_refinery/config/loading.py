@@ -1,19 +1,17 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from itertools import chain
-from os.path import exists
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, TypeVar, overload
 
-import yaml
 from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain, faults_of
 from arc_refinery.config.experiment import Experiment, Resources, Wanted
+from arc_refinery.config.layers import Layers, read_config, without
 from arc_refinery.errors import InputError
-from arc_refinery.files import in_words, read_json, read_text
 from arc_refinery.models.shape import names_of, weight_names, without_module
 
 _Kind = TypeVar("_Kind", bound=Experiment)
@@ -27,25 +25,26 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: type[_
 def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = None) -> Any:
     """The experiment that a mapping describes, of any kind, or of the one that is expected.
 
-    A mapping with `base` is merged into the file of that name first (`merged`), which may have a base, too. Raises
-    `ConfigError` with one line for each wrong key of the file `origin`.
+    A mapping with `base` is merged into the file of that name first, which may have a base, too. Raises `ConfigError`
+    with one line for each wrong key, after the file that set it: `origin`, or a base.
     """
-    config, with_nulls, origin = _with_base(config, origin)
+    layers = Layers.of(config, origin)
+    config, origin = layers.merged(), layers.origin
     kind = _kind(config, origin)
     if expected not in (None, kind):
         wanted, actual = (section.model_fields["kind"].default for section in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {actual}; expected an experiment of the kind {wanted}")
-    if unknown := _unknown_nulls(kind, with_nulls):
-        raise ConfigError("\n".join(f"{origin}: {line}" for line in unknown))
+    if unknown := _unknown_nulls(kind, layers.merged(keeps_nulls=True)):
+        raise ConfigError("\n".join(layers.blamed(line, can_be_dropped=False) for line in unknown))
     try:
         return kind.model_validate(config)
-    except ValidationError as error:
-        lines = [explain(fault) for fault in faults_of(error)]
+    except ValidationError:
+        lines = _faults(kind, layers)
         for name in KINDS if "kind" not in config else ():
             others = part(name, "config:Experiment").model_fields.keys() - kind.model_fields.keys()
             if keys := others & config.keys():
-                lines = [f"kind is missing; write `kind: {name}`, which has the key {min(keys)}"]
-        raise ConfigError("\n".join(f"{origin}: {line}" for line in lines)) from None
+                lines = [f"{origin}: kind is missing; write `kind: {name}`, which has the key {min(keys)}"]
+        raise ConfigError("\n".join(lines)) from None
 
 
 @overload
@@ -54,26 +53,34 @@ def load_experiment(path: Path) -> Experiment: ...
 def load_experiment(path: Path, expected: type[_Kind]) -> _Kind: ...
 def load_experiment(path: Path, expected: Any = None) -> Any:
     """Read a config file and validate it, as `validate_experiment` does."""
-    return validate_experiment(_content(path), str(path), expected)
+    return validate_experiment(read_config(path), str(path), expected)
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any], keeps_nulls: bool = False) -> dict[str, Any]:
-    """Section by section; anything else, a list too, is replaced. `key: null` removes the base's key.
+def _faults(kind: type[Experiment], layers: Layers) -> list[str]:
+    """Return a line on each fault. Faulty keys of bases are left out in turn: a section shows its first fault only."""
+    config, lines = layers.merged(), dict[str, None]()
+    left_out: set[tuple[str, ...]] = set()
+    needed: set[tuple[str, ...]] = set()
+    while True:
+        found = _lines(kind, config)
+        needed |= {path for path in left_out if any(line.startswith(f"{'.'.join(path)} is missing") for line in found)}
+        new = [line for line in found if not any(line.startswith(".".join(path)) for path in needed)]
+        inherited = {path for line in new if (path := layers.inherited(line))} - left_out
+        lines |= dict.fromkeys(new)
+        if not inherited:
+            return [layers.blamed(line, layers.inherited(line) not in needed) for line in lines]
+        for path in inherited:
+            config = without(config, path)
+        left_out |= inherited
 
-    With `keeps_nulls`, a null for a key that the base lacks stays.
 
-    >>> merged({"grpo": {"beta": 0.02, "epochs": 1}, "compare": ["a", "b"]}, {"grpo": {"beta": 0.0}, "compare": None})
-    {'grpo': {'beta': 0.0, 'epochs': 1}}
-    """
-    result = dict(base)
-    for key, value in changes.items():
-        if value is None and (key in result or not keeps_nulls):
-            result.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
-            result[key] = merged(result[key], value, keeps_nulls)
-        else:
-            result[key] = value
-    return result
+def _lines(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
+    """Return a line on each fault that pydantic finds."""
+    try:
+        kind.model_validate(config)
+    except ValidationError as error:
+        return [explain(fault, kind) for fault in faults_of(error)]
+    return []
 
 
 def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
@@ -81,36 +88,8 @@ def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[st
     try:
         kind.model_validate(config)
     except ValidationError as error:
-        return [explain(e) for e in error.errors() if e["type"] == "extra_forbidden" and e["input"] is None]
+        return [explain(e, kind) for e in error.errors() if e["type"] == "extra_forbidden" and e["input"] is None]
     return []
-
-
-def _with_base(config: Mapping[str, Any], origin: str) -> tuple[Mapping[str, Any], Mapping[str, Any], str]:
-    """Return the config merged into its base, that one into its own, and the files to blame for a wrong key.
-
-    The second one still has the keys that are null and remove nothing.
-    """
-    if "base" not in config:
-        return config, {}, origin
-    if "experiment" not in config:
-        raise ConfigError(
-            f"{origin}: experiment is missing; name this experiment, or its results would replace those of its base"
-        )
-    layers, files = [config], [origin]
-    while "base" in layers[-1]:
-        base = layers[-1]["base"]
-        if not isinstance(base, str) or not base:
-            raise ConfigError(f"{files[-1]}: base is {base!r}; expected the path of a config file")
-        layers.append(_content(Path(base), f"{files[-1]}: base: "))
-        if base in files:
-            raise ConfigError(f"{origin}: the bases {', '.join([*files[1:], base])} form a circle; remove one")
-        files.append(base)
-    whole: dict[str, Any] = {}
-    with_nulls: dict[str, Any] = {}
-    for layer in reversed(layers):
-        changes = {key: value for key, value in layer.items() if key != "base"}
-        whole, with_nulls = merged(whole, changes), merged(with_nulls, changes, keeps_nulls=True)
-    return whole, with_nulls, f"{origin} (or its base {', '.join(files[1:])})"
 
 
 def part(kind: str, name: str) -> Any:
@@ -147,20 +126,13 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     return own
 
 
-def _content(path: Path, where: str = "") -> dict[str, Any]:
-    if not exists(path):
-        advice = "give a config with --configfile" if not where else "expected a config, relative to this folder"
-        raise ConfigError(f"{where}{path}: no such file; {advice}")
-    if path.suffix != ".json":
-        return read_yaml(path, where)
-    content = read_json(path, "the settings of an experiment")
-    if not isinstance(content, dict):
-        raise ConfigError(f"{where}{path}: expected an object, found {in_words(content)}")
-    return content
+def check_files(
+    experiment: Experiment, origin: str, contents: bool = True, config: Mapping[str, Any] | None = None
+) -> None:
+    """Raise `ConfigError` if files or folders that the config names do not exist or have unusable `contents`.
 
-
-def check_files(experiment: Experiment, origin: str, contents: bool = True) -> None:
-    """Raise `ConfigError` if files or folders that the config names do not exist or have unusable `contents`."""
+    `config` has the keys of the file `origin`, to blame its base for those that it inherits.
+    """
     own = "a Python file, relative to this folder"
     wanted = [*experiment.files_named(), *_environments(experiment.resources)]
     wanted += [Wanted(key, code.path, own) for key, code, _ in experiment.own_functions]
@@ -169,7 +141,8 @@ def check_files(experiment: Experiment, origin: str, contents: bool = True) -> N
         faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
         faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
-        raise ConfigError("\n".join(f"{origin}: {fault}" for fault in faults))
+        layers = Layers.of(config or {}, origin)
+        raise ConfigError("\n".join(layers.blamed(fault) for fault in faults))
 
 
 def _faults_of_functions(experiment: Experiment) -> list[str]:
@@ -219,39 +192,3 @@ def _environments(resources: Resources) -> list[Wanted]:
     venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
     files = {kind: Path(venv, "bin", "arc-refinery") for kind, venv in venvs.items() if venv}
     return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]
-
-
-class _Loader(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
-        str(node.value).encode()  # raises ValueError for half a surrogate pair, which no file can hold
-        return str(super().construct_scalar(node))
-
-
-def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
-    """Return the keys of a YAML file; `where` precedes its name in messages. Raises `ConfigError`."""
-    text = read_text(path, "a config in YAML")
-    try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        content = None if node is None else loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{where}{path}{line}: cannot be read as YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: also an integer of too many digits
-        is_deep = isinstance(error, RecursionError)
-        reason = "its sections are nested too deeply" if is_deep else str(error).partition("\n")[0]
-        raise ConfigError(f"{where}{path}: cannot be read as YAML: {reason}") from None
-    if not isinstance(content, dict):
-        kind = "nothing" if content is None else in_words(content)
-        raise ConfigError(f"{where}{path}: expected a mapping of keys, found {kind}")
-    return content
