@@ -164,10 +164,24 @@ def test_a_name_of_a_file_that_is_not_utf_8_is_refused(
     assert "'\\udcff.jsonl' is not valid UTF-8" in capsys.readouterr().err
 
 
-def test_an_interrupted_command_ends_as_interrupted_without_a_traceback():
-    script = "import arc_refinery.cli as cli\ndef run(): raise KeyboardInterrupt\ncli._run = run\ncli.main()"
+@pytest.mark.parametrize("made_of_it", ["pass", "raise AttributeError('partially initialized module')"])
+def test_an_interrupted_command_ends_as_interrupted_with_one_line(made_of_it: str):
+    script = f"""
+import signal
+import arc_refinery.cli as cli
+
+def run():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        {made_of_it}
+
+cli._run = run
+cli.main()"""
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+    assert done.returncode == -signal.SIGINT  # 130 in a shell
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("arc-refinery: stopped")
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">&-"])

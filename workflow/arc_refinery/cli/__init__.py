@@ -17,7 +17,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 if TYPE_CHECKING:
     from arc_refinery.commands.flags import Command
@@ -76,16 +76,14 @@ _CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that s
 
 def main() -> None:
     """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT may be ignored in the background
+        signal.signal(signal.SIGINT, _interrupt)
     _open_closed_streams()
-    from arc_refinery.runs.ending import end
-
     try:
         try:
             _run()
         finally:
             sys.stdout.flush()
-    except KeyboardInterrupt:
-        end(signal.SIGINT)
     except BrokenPipeError:
         if not (_is_closed(sys.stdout) or _is_closed(sys.stderr)):
             raise
@@ -96,6 +94,21 @@ def main() -> None:
             raise
         _discard_output()
         sys.exit(f"arc-refinery: standard output cannot be written: {error.strerror}; send it elsewhere")
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """End at Ctrl-C without a traceback, also where an import makes another error of it."""
+    sys.excepthook = _stop
+    raise KeyboardInterrupt
+
+
+def _stop(*_: object) -> None:
+    from arc_refinery.runs.ending import end
+
+    print(
+        "arc-refinery: stopped. The same command continues sampling and training; others start again.", file=sys.stderr
+    )
+    end(signal.SIGINT)
 
 
 def _open_closed_streams() -> None:
