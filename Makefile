@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: env
 	# training takes longest and runs on one core, so run what it depends on first
-	$(BIN)/snakemake --cores $(CORES) --quiet rules --prioritize results/demo/adapters/trained
+	$(BIN)/snakemake --cores $(CORES) --prioritize results/demo/adapters/trained
 	@$(BIN)/python benchmarks/sample_report.py demo
 	@echo "The report: $(CURDIR)/results/demo.md"
 
@@ -59,12 +59,14 @@ lint: env
 
 env: $(VENV)/installed
 
-$(VENV)/installed: envs/cpu.txt pyproject.toml
+$(VENV)/installed: envs/cpu.txt envs/condor-warning.pth pyproject.toml
 	python3 -m venv $(VENV)
 	# pip finds a local CPU build of torch; uv installs the rest in seconds, or pip does if uv reaches no index
 	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
+	# no warning of HTCondor's, which Snakemake loads always, in runs that do not use it
+	cp envs/condor-warning.pth $(VENV)/lib/python3.*/site-packages/
 	touch $@
 
 gpu-env: .venv-gpu/installed
