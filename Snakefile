@@ -1,11 +1,19 @@
 # arc-refinery: teach a code model to refine its own wrong programs, and find out whether it did.
+import sys
+
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 from snakemake.utils import min_version
 
+from arc_refinery.runs.ending import leave_at_once
+
+if workflow.is_main_process:
+    leave_at_once()  # before the imports that take long
+
 from arc_refinery.config import check_files, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import enter
+from arc_refinery.runs.screen import Screen
 from arc_refinery.sampling.gpu_memory import memory_warnings
 
 min_version("9.19")
@@ -26,8 +34,9 @@ try:
     check_files(experiment, config_origin(), workflow.is_main_process, config)  # jobs parse this file again
     kind = part(experiment.kind, "stages")
 except InputError as error:
-    raise WorkflowError(str(error))
+    sys.exit(f"arc-refinery: {error}")
 if workflow.is_main_process:
+    screen = Screen.replace(logger, workflow.output_settings, Path("results", f"{experiment.experiment}.html"))
     for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)
     this_run = enter(Path(".snakemake"), logger.warning)

@@ -22,6 +22,8 @@ rule first_prompts:
     params:
         flags=flags_of(kind.first_prompts, "tasks", "branch"),
         overlap=flag_of_input("--overlap", "overlap"),
+    message:
+        "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
         "arc-refinery prompts first --tasks-path {input.tasks} {params.overlap} {params.flags} --output {output} 2> {log}"
 
@@ -46,6 +48,8 @@ rule sample:
         adapter=flag_of_input("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
         n_shards=of(type(experiment).n_shards, "tasks"),
+    message:
+        "sample: {wildcards.tasks}, {wildcards.branch}, shard {wildcards.shard}"
     shell:
         "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
         " --shard {wildcards.shard} --n-shards {params.n_shards} --output {params.folder} > {log} 2>&1"
@@ -68,6 +72,8 @@ rule grade:
     params:
         flags=flags_of(kind.grade),
         parents=flag_of_input("--parents", "parents"),
+    message:
+        "grade: {wildcards.tasks}, {wildcards.branch}, job {wildcards.job}"
     shell:
         "arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.parents} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

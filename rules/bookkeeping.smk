@@ -9,6 +9,8 @@ rule settings:
     localrule: True
     params:
         content=stages.settings_text(experiment),
+    message:
+        "write the settings"
     shell:
         "printf '%s\n' {params.content:q} > {output} 2> {log}"
 
@@ -30,6 +32,8 @@ if experiment.training:
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
+        message:
+            "plot the training of {wildcards.name}"
         shell:
             "arc-refinery report curves --log {input}/training.jsonl --output {output.png} 2> {log}"
 
@@ -44,5 +48,7 @@ rule machine_time:
     localrule: True
     params:
         logs=subpath(output[0], parent=True),
+    message:
+        "add up machine time"
     shell:
         "arc-refinery report times --benchmarks {params.logs}/benchmarks --output {output} 2> {log}"

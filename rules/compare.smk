@@ -16,5 +16,7 @@ rule compare:
         **needs("cpu"),
     params:
         folders=[f"results/{name}" for name in reversed(experiment.compare)],  # later ones minus earlier ones
+    message:
+        "compare reports"
     shell:
         "arc-refinery compare {params.folders} --output {output.markdown} 2> {log}"

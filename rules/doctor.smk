@@ -9,6 +9,8 @@ rule doctor_config:
     localrule: True
     params:
         content=experiment.model_dump_json(),
+    message:
+        "write the settings"
     shell:
         "printf '%s\n' {params.content:q} > {output} 2> {log}"
 
@@ -34,6 +36,8 @@ for job in doctor_jobs:
         params:
             job=job,
             others=flag_of_input("--others", "others"),
+        message:
+            "check the machine of a {params.job} job"
         shell:
             "{resources.venv_on_path}arc-refinery doctor --configfile {input.config} --jobs {params.job} {params.others} --findings {output} > {log} 2>&1"
 
@@ -46,5 +50,7 @@ rule doctor:
         "logs/doctor/doctor.log",
     retries: 0
     localrule: True
+    message:
+        "sum up the checks"
     shell:
         "arc-refinery doctor --configfile {input.config} --jobs --others {input.findings} 2>&1 | tee {log}"

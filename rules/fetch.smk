@@ -16,5 +16,7 @@ rule fetch:
         offline=os.environ.get("HF_HUB_OFFLINE", ""),  # the user's setting
     params:
         flags=flags_of(stages.fetch, "repository"),
+    message:
+        "download {wildcards.repository}"
     shell:
         "HF_HUB_OFFLINE={resources.offline} arc-refinery fetch {params.flags} --output {output.files} 2> {log}"

@@ -1,7 +1,5 @@
 # How runs start and end: clean exits on signals, results of the future; on a cluster, what HTCondor's executor does not
 # say about its jobs.
-import sys
-
 from arc_refinery.errors import InputError
 from arc_refinery.runs.clock import date_back, explain_failure
 from arc_refinery.runs.ending import end_on_signals, interrupt_once
@@ -44,6 +42,11 @@ def on_htcondor():
 
 onstart:
     date_back(Path("results", experiment.experiment), logger.warning)
+    if screen and workflow.local_exec:
+        pages = (
+            Path(root, "logs", experiment.experiment, "machine-time.md") for root in ("", "docs/sample-report")
+        )
+        screen.expect((job.benchmark for job in workflow.dag.needrun_jobs()), pages)
     if workflow.local_exec:
         mind_cores()
         interrupt_once()
@@ -54,5 +57,12 @@ onstart:
         this_run.leaves_jobs_in(workflow.executor_plugin.name)
 
 
+onsuccess:
+    if screen:
+        logger.info(screen.end())
+
+
 onerror:
+    if screen:
+        logger.error(screen.end())
     explain_failure(Path("results", experiment.experiment), logger.error)

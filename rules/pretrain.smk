@@ -33,6 +33,8 @@ rule pretrain_part:
     params:
         start=lambda wildcards, input: f"--start {input.start}" if input.start else "",
         flags=lambda wildcards: PRETRAINING[wildcards.part][1],
+    message:
+        "pretrain {wildcards.part}"
     shell:
         # Without these two, glibc returns memory to the kernel after each step and requests it again.
         "MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=8589934592"

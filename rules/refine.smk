@@ -25,6 +25,8 @@ rule refining_prompts:
     params:
         flags=flags_of(kind.refining_prompts, "tasks", "branch"),
         folder=subpath(input.prompts, parent=True),
+    message:
+        "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
         "arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
         " {params.flags} --output {output} 2> {log}"
@@ -50,6 +52,8 @@ if experiment.runs and experiment.training.prompts == "first-turn":
         params:
             flags=flags_of(kind.training_prompts, "tasks"),
             overlap=flag_of_input("--overlap", "overlap"),
+        message:
+            "write prompts to train on: {wildcards.tasks}"
 
 elif experiment.runs:
 
@@ -78,6 +82,8 @@ elif experiment.runs:
             flags=flags_of(kind.training_prompts, "tasks"),
             overlap=flag_of_input("--overlap", "overlap"),
             folder=subpath(input.prompts, parent=True),
+        message:
+            "write prompts to train on: {wildcards.tasks}"
         shell:
             "arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
             " {params.overlap} {params.flags} --output {output} 2> {log}"
@@ -111,6 +117,8 @@ if experiment.sft_adapters:
             flags=flags_of(kind.demonstrations, "tasks"),
             overlap=flag_of_input("--overlap", "overlap"),
             folder=subpath(input.prompts, parent=True),
+        message:
+            "write demonstrations to train on: {wildcards.tasks}"
         shell:
             "arc-refinery prompts demonstrations --folder {params.folder} {resources.tuning} --tasks-path {input.tasks}"
             " {params.overlap} {params.flags} --n-jobs {threads} --output {output} 2> {log}"
@@ -134,5 +142,7 @@ rule prompt_lengths:
     params:
         window=experiment.model.window,
         folder=subpath(output.markdown, parent=True),
+    message:
+        "measure the lengths of prompts"
     shell:
         "arc-refinery report lengths --prompts {input} --max-model-len {params.window} --output {params.folder} 2> {log}"

@@ -27,5 +27,7 @@ rule report:
         **needs("cpu"),
     params:
         folder=subpath(input.settings, parent=True),
+    message:
+        "write the report"
     shell:
         "arc-refinery report --configfile {input.settings} --results {params.folder} --output {output.markdown} 2> {log}"

@@ -19,6 +19,8 @@ rule evaluation_tasks:
         **needs("cpu"),
     params:
         flags=flags_of(kind.evaluation_tasks, "tasks"),
+    message:
+        "make the tasks of {wildcards.tasks}"
     shell:
         "arc-refinery tasks evaluation {params.flags} --output {output} 2> {log}"
 
@@ -39,6 +41,8 @@ if experiment.parts:
             **needs("cpu"),
         params:
             flags=flags_of(kind.tasks),
+        message:
+            "make the tasks to train on"
         shell:
             "arc-refinery tasks split {params.flags} --n-jobs {threads} --output {output} 2> {log}"
 
@@ -60,6 +64,8 @@ if kind.inputs.overlap(experiment):
             **needs("cpu"),
         params:
             flags=flags_of(kind.overlap),
+        message:
+            "look for training tasks that are evaluated, too"
         shell:
             "arc-refinery tasks overlap --trained {input.trained} --evaluated {input.evaluated} {params.flags}"
             " --output {output} 2> {log}"

@@ -17,6 +17,8 @@ rule heldout_questions:
         **needs("cpu"),
     params:
         flags=flags_of(kind.questions, "heldout"),
+    message:
+        "make the questions of {wildcards.heldout}"
     shell:
         "arc-refinery tools questions {params.flags} --split heldout --output {output} 2> {log}"
 
@@ -47,6 +49,8 @@ rule episodes:
         adapter=flag_of_input("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
         n_shards=of(type(experiment).n_shards, "questions"),
+    message:
+        "run episodes: {wildcards.questions}, {wildcards.arm}, shard {wildcards.shard}"
     shell:
         "{resources.venv_on_path}arc-refinery tools episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
         " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output {params.folder} > {log} 2>&1"
@@ -72,6 +76,8 @@ if experiment.training:
             **needs("cpu"),
         params:
             flags=flags_of(kind.questions, "train"),
+        message:
+            "make the questions of {wildcards.train}"
         shell:
             "arc-refinery tools questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
 
@@ -95,5 +101,7 @@ if experiment.sft_adapters:
             **needs("cpu"),
         params:
             flags=flags_of(kind.conversations),
+        message:
+            "write conversations to train on"
         shell:
             "arc-refinery tools conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"

@@ -25,6 +25,8 @@ if experiment.sft_adapters:
             tuning=flags_of(stages.sft, "sft", tuning=True),
         params:
             flags=flags_of(stages.sft, "sft"),
+        message:
+            "fine-tune {wildcards.sft}"
         shell:
             "{resources.venv_on_path}arc-refinery sft --dataset-path {input.data} {params.flags} {resources.tuning}"
             " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
@@ -58,6 +60,8 @@ if experiment.runs:
             flags=flags_of(stages.training_job, "run"),
             adapter=flag_of_input("--lora-path", "adapter"),
             before=flag_of_input("--continue-from", "before"),
+        message:
+            "train {wildcards.run}"
         shell:
             f"{{resources.venv_on_path}}arc-refinery train --kind {experiment.kind} --dataset-path {{input.data}}"
             " {params.flags} {params.adapter} {params.before} {resources.tuning}"

@@ -16,5 +16,7 @@ rule wording:
     params:
         flags=flags_of(kind.wording),
         folder=subpath(output[0], parent=True),
+    message:
+        "learn the wording of the model's training rows"
     shell:
         "arc-refinery prompts learn {params.flags} --output {params.folder} > {log} 2>&1"

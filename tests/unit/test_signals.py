@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arc_refinery.runs.ending import end_on_signals
+from arc_refinery.runs.ending import end_on_signals, interrupt_once, leave_at_once
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +42,21 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
     signal.raise_signal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
+
+
+def test_ctrl_c_before_the_first_job_ends_with_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    leave_at_once()
+    with pytest.raises(SystemExit) as end:
+        signal.raise_signal(signal.SIGINT)
+    assert end.value.code == 130
+    assert len(capfd.readouterr().err.splitlines()) == 1
+    interrupt_once()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_that_is_ignored_stays_so() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    leave_at_once()
+    interrupt_once()
+    signal.raise_signal(signal.SIGINT)

@@ -9,7 +9,8 @@ from snakemake.benchmark import BenchmarkRecord
 from arc_refinery.config import load_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import times
-from arc_refinery.reporting.times import stage, stages_table
+from arc_refinery.reporting.times import stages_table
+from arc_refinery.runs.screen import stage
 
 
 def benchmark(path: Path, seconds: float, cpu: float | None, memory: float | None) -> None:

@@ -33,6 +33,7 @@ def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Check
 
 TASKS = "results/small/tasks/heldout.parquet"
 PROMPTS = "results/small/heldout/turn1/prompts.parquet"
+ATTEMPTS = "results/small/heldout/turn1/attempts/000.parquet"
 RUN = ["--cores", "1", "--configfile", SMALL]
 
 
@@ -81,11 +82,25 @@ def test_ctrl_c_twice_kills_the_jobs_and_ends_in_order(
     _, alive = psutil.wait_procs(jobs, timeout=10)
     assert not alive
     text = output.read_text()
-    assert "Interrupted again: killing the jobs. Type the same command again to continue." in text
-    assert "Traceback" not in text
+    assert "Interrupted again: killing the jobs" in text
+    assert "Traceback" not in text and "FAILED" not in text
+    assert text.splitlines()[-1].startswith("Stopped: 0 of 1 jobs")
     done = fresh.snakemake(TASKS, *RUN)
     assert done.returncode == 0, done.stderr
     assert (fresh.folder / TASKS).exists()
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet", "all"]])
+def test_a_failed_run_ends_with_the_reason(fresh: Checkout, quiet: list[str]):
+    (fresh.folder / ATTEMPTS).with_name(".progress").joinpath("000.jsonl").mkdir(parents=True)  # where a file is needed
+    done = fresh.snakemake(ATTEMPTS, *RUN, *quiet)
+    assert done.returncode == 1
+    text = done.stderr[done.stderr.index("Failed: ") :]  # HTCondor's library may print after it
+    job, reason, log, last, *_ = text.splitlines()
+    assert "heldout" in job and "arc-refinery: " in reason and ATTEMPTS in reason
+    assert log.split()[-1] == "logs/small/heldout/turn1/sample-000.log"
+    assert "the same command continues" in last
+    assert "arc-refinery sample" not in done.stderr  # no shell commands
 
 
 def test_after_a_clock_is_set_back_the_same_command_continues(

@@ -3,7 +3,6 @@
 Measurements differ from run to run, so the table belongs in `logs/`, never in `results/`.
 """
 
-import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +10,7 @@ import pandas as pd
 from arc_refinery.errors import InputError
 from arc_refinery.files import check_regular
 from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.runs.screen import stage
 
 # Other stages follow these
 ORDER = ["fetch", "tasks", "wording", "prompts", "sample", "grade", "demonstrations", "sft", "train"]
@@ -44,16 +44,6 @@ def stages_table(benchmarks: Path) -> pd.DataFrame:
     sums = groups[["s", "cpu_time"]].sum(min_count=1)
     table = pd.DataFrame({"jobs": groups.size(), **sums, "max_rss": groups["max_rss"].max()})
     return table.loc[sorted(table.index, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))]
-
-
-def stage(benchmark: Path) -> str:
-    """Return the stage of a job's file: `sample` for `heldout/turn1/sample-003.tsv`, `train` for `adapters/x.tsv`."""
-    name = benchmark.name.removesuffix(".tsv")
-    if benchmark.parts[0] != "adapters":
-        return re.sub(r"-\d+$", "", name)
-    if name.endswith(".curves"):
-        return "curves"
-    return "sft" if re.match(r"sft(-|$)", name) else "train"
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -6,6 +6,7 @@ Also how Snakemake itself ends on Ctrl-C, and a run on a cluster on any signal: 
 import os
 import select
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_stopped = threading.Event()
 SNAKEMAKE = "ARC_REFINERY_SNAKEMAKE"  # variable with the process that runs this job; the Snakefile sets it
 
 
@@ -48,12 +50,23 @@ def end(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
+def is_stopped() -> bool:
+    """Whether Ctrl-C, or on a cluster any signal, has ended this run of Snakemake."""
+    return _stopped.is_set()
+
+
+def leave_at_once() -> None:
+    """Let Ctrl-C end Snakemake without a traceback until the first job starts."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT may be ignored in the background
+        signal.signal(signal.SIGINT, _leave)
+
+
 def interrupt_once() -> None:
     """Let Ctrl-C end Snakemake in order, which waits for its jobs; each further Ctrl-C kills these jobs.
 
     A second KeyboardInterrupt would end Snakemake amid its clean-up, with a traceback.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT may be ignored in the background
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
 
 
@@ -68,7 +81,13 @@ def end_on_signals() -> None:
             signal.signal(number, _remove_jobs)
 
 
+def _leave(*_: object) -> NoReturn:
+    os.write(2, b"Stopped before the first job. The same command starts again.\n")  # no lock, as a log has
+    sys.exit(128 + signal.SIGINT)
+
+
 def _remove_jobs(*_: object) -> NoReturn:
+    _stopped.set()
     for number in _ENDING:
         signal.signal(number, _wait if number == signal.SIGINT else signal.SIG_IGN)  # a closed terminal sends two
     raise KeyboardInterrupt
@@ -82,12 +101,13 @@ def _wait(*_: object) -> None:
 
 
 def _interrupt(*_: object) -> NoReturn:
+    _stopped.set()
     signal.signal(signal.SIGINT, _kill_jobs)
     raise KeyboardInterrupt
 
 
 def _kill_jobs(*_: object) -> None:
-    os.write(2, b"Interrupted again: killing the jobs. Type the same command again to continue.\n")  # no lock, as a log
+    os.write(2, b"\nInterrupted again: killing the jobs.\n")  # no lock, as a log has
     _signal_children(signal.SIGKILL)
 
 

@@ -1,0 +1,202 @@
+"""What a run of Snakemake shows, from the records that Snakemake logs."""
+
+import io
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from arc_refinery.runs import ending
+from arc_refinery.runs.screen import Screen
+
+
+class Run:
+    """A run whose records are made by hand; the clock is the time of these records."""
+
+    def __init__(self, report: Path | None = None, **settings: Any) -> None:
+        self.stream = io.StringIO()
+        usual = {"quiet": None, "dryrun": False, "printshellcmds": False, "nocolor": False}
+        self.screen = Screen(self.stream, SimpleNamespace(**usual | settings), report)
+
+    def log(self, event: str | None, message: str = "", level: int = logging.INFO, at: float = 0, **more: Any) -> None:
+        record = logging.LogRecord("snakemake", level, "", 0, message, None, None)
+        vars(record).update(more, created=1_000_000 + at)
+        if event:
+            record.event = event
+        self.screen.handle(record)
+
+    def begin(self, n_jobs: int = 2) -> None:
+        self.log("workflow_started")
+        self.log("run_info", "job count\nsample 2", stats={"sample": n_jobs, "all": 1, "total": n_jobs + 1})
+
+    def start(self, number: int, words: str, at: float = 0, **more: Any) -> None:
+        job: dict[str, Any] = {
+            "log": [f"logs/x/{number}.log"],
+            "output": [],
+            "benchmark": f"logs/x/benchmarks/a/sample-{number}.tsv",
+        }
+        job |= {"rule_name": "sample", "wildcards": {"tasks": "own"}, "reason": "Missing output files: a"}
+        self.log("job_info", at=at, jobid=number, rule_msg=words, **job | more)
+
+    def fail(self, number: int, log: Path) -> None:
+        self.log("error", "CalledProcessError\nCommand 'x' returned non-zero exit status 1.", logging.ERROR)
+        self.log("job_error", "Error in rule", logging.ERROR, jobid=number, log=[str(log)])
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+
+@pytest.fixture(autouse=True)
+def not_stopped() -> None:
+    ending._stopped.clear()  # other tests stop runs
+
+
+def test_one_line_per_finished_job():
+    run = Run()
+    run.begin()
+    run.log(None, "Select jobs to execute...")
+    run.start(1, "sample: own, turn1, shard 000")
+    run.log("shellcmd", shellcmd="arc-refinery sample")
+    run.log("job_finished", job_id=1, at=31)
+    (line,) = run.lines
+    assert line.endswith("1 of 2  sample: own, turn1, shard 000: 31 s")
+
+
+def test_a_job_of_a_rule_without_a_message_is_named_by_its_rule_and_wildcards():
+    run = Run()
+    run.begin()
+    run.start(1, "")
+    run.log("job_finished", job_id=1)
+    assert "sample own" in run.lines[0]
+
+
+def test_commands_are_shown_if_asked_for_and_a_long_one_is_cut():
+    run = Run(printshellcmds=True)
+    run.log("shellcmd", shellcmd="arc-refinery sample")
+    run.log("shellcmd", shellcmd="printf '{\n1\n}'")
+    assert [line.strip() for line in run.lines] == ["arc-refinery sample", "printf '{ ... (2 more lines)"]
+
+
+def test_a_failed_run_ends_with_the_sentence_of_the_log(tmp_path: Path):
+    log = tmp_path / "1.log"
+    log.write_text("0 of 2 prompts\rdone\narc-refinery: x.json: task t: train pair 0: cells 11..11\nexpected 0..9\n")
+    run = Run()
+    run.begin()
+    run.start(1, "make the tasks of own")
+    run.fail(1, log)
+    assert len(run.lines) == 1 and "FAILED" in run.lines[0]
+    end = run.screen.end().splitlines()
+    assert end[0] == "Failed: make the tasks of own"
+    assert [line.strip() for line in end[1:4]] == [
+        "arc-refinery: x.json: task t: train pair 0: cells 11..11", "expected 0..9", f"log: {log}",
+    ]  # fmt: skip
+    assert end[4].startswith("0 of 2 jobs")
+
+
+@pytest.mark.parametrize("content, shown", [("Traceback\n  File\nValueError: no\n\n", ["ValueError: no"]), ("", [])])
+def test_without_such_a_sentence_it_ends_with_the_last_line(tmp_path: Path, content: str, shown: list[str]):
+    log = tmp_path / "1.log"
+    log.write_text(content)
+    run = Run()
+    run.begin()
+    run.start(1, "sample")
+    run.fail(1, log)
+    assert [line.strip() for line in run.screen.end().splitlines()[1:-1]] == [*shown, f"log: {log}"]
+
+
+@pytest.mark.parametrize("quiet", [{"rules"}, {"progress", "rules"}, {"all"}])
+def test_quiet_runs_show_errors_only(quiet: set[str], tmp_path: Path):
+    run = Run(quiet=quiet)
+    run.begin()
+    run.start(1, "sample")
+    run.start(2, "grade")
+    run.log("job_finished", job_id=2)
+    run.fail(1, tmp_path / "1.log")
+    assert len(run.lines) == 1 and "FAILED" in run.lines[0]
+
+
+def test_an_error_of_snakemake_is_shown_and_the_one_after_a_failed_job_is_not():
+    run = Run()
+    run.log("error", "MissingOutputException in rule sample", logging.ERROR)
+    run.log("error", "WorkflowError:\nAt least one job did not complete successfully.", logging.ERROR)
+    assert run.lines == ["MissingOutputException in rule sample"]
+
+
+def test_a_job_that_is_started_again_and_finishes_has_not_failed(tmp_path: Path):
+    run = Run()
+    run.begin(1)
+    run.start(1, "sample")
+    run.fail(1, tmp_path / "1.log")
+    run.start(1, "sample")
+    run.log("job_finished", job_id=1)
+    assert run.screen.end().startswith("1 jobs")
+
+
+def test_success_ends_with_the_pages_that_were_made():
+    run = Run()
+    run.begin(1)
+    run.start(1, "write the report", output=["results/x.md", "results/x.html"])
+    run.log("job_finished", job_id=1)
+    assert run.screen.end().endswith("Report: results/x.html")
+
+
+def test_ctrl_c_is_not_a_failure(tmp_path: Path):
+    run = Run()
+    run.begin()
+    run.start(1, "sample")
+    ending._stopped.set()
+    run.fail(1, tmp_path / "1.log")
+    assert run.lines == []
+    assert run.screen.end().startswith("Stopped: 0 of 2 jobs")
+
+
+def test_a_dry_run_shows_the_table_once_and_why_finished_jobs_run_again():
+    run = Run(dryrun=True)
+    run.begin()
+    run.start(1, "train trained", reason="Missing output files: a; Params have changed since last execution: b")
+    run.log("run_info", "job count\nsample 2", stats={"total": 3})
+    assert run.lines == ["job count", "sample 2", "  train trained  (Params have changed since last execution)"]
+
+
+def test_nothing_to_be_done_names_the_report_that_is_there(tmp_path: Path):
+    for report, named in ((tmp_path, True), (tmp_path / "x.html", False)):
+        run = Run(report)
+        run.log(None, "Nothing to be done (all requested files are present and up to date).")
+        assert (str(report) in run.lines[0]) == named
+
+
+def test_the_time_left_follows_from_the_table_of_an_earlier_run(tmp_path: Path):
+    page = tmp_path / "machine-time.md"
+    page.write_text(
+        "| stage | jobs | wall s |\n| --- | ---: | ---: |\n| sample | 4 | 40 | 2 |\n| report | 1 | 20 | 2 |\n"
+    )
+    run = Run()
+    run.begin(3)
+    run.screen.expect(["b/a/sample-1.tsv", "b/a/sample-2.tsv", "b/report.tsv", None], [tmp_path / "none.md", page])
+    run.start(1, "sample")
+    run.log("job_finished", job_id=1, at=100)  # 10 of 40 seconds of work took 100
+    assert run.lines[-1].endswith(": 2 min, about 5 min left")
+
+
+def test_no_time_left_is_told_where_a_stage_is_unknown():
+    run = Run()
+    run.begin(2)
+    run.screen.expect(["b/a/sample-1.tsv", "b/report.tsv"], [])
+    run.start(1, "sample")
+    run.log("job_finished", job_id=1, at=50)
+    assert run.lines[-1].endswith(": 50 s")
+
+
+def test_snakemakes_own_output_stays_where_it_is_wanted():
+    logger = logging.Logger("snakemake")
+    handler = logging.StreamHandler()
+    handler.name = "DefaultStreamHandler"
+    logger.addHandler(handler)
+    verbose = SimpleNamespace(verbose=True, debug_dag=False, quiet=None)
+    assert Screen.replace(logger, verbose, None) is None and logger.handlers == [handler]
+    usual = SimpleNamespace(verbose=False, debug_dag=False, quiet=None)
+    screen = Screen.replace(logger, usual, None)
+    assert logger.handlers == [screen]

@@ -1,0 +1,223 @@
+"""A run of Snakemake on the screen: one line per finished job, and how the run ended.
+
+    12:03:10  34 of 60  sample heldout, turn1, shard 001: 31 s, about 6 min left
+    12:03:14  FAILED    grade heldout, turn1, shard 001
+
+All of Snakemake's messages, with the commands of the jobs, are in `.snakemake/log`; `--verbose` shows them instead.
+"""
+
+import logging
+import re
+import shutil
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any, TextIO
+
+from arc_refinery.runs.ending import is_stopped
+
+# Beginnings of messages of Snakemake that are left out. A message of another version is shown.
+_NOISE = (
+    *("Assuming unrestricted shared filesystem", "Building DAG of jobs", "Using shell:", "Select jobs to execute"),
+    *("Shutting down, this might", "Removing output files of failed job", "Exiting because a job execution failed"),
+    *("Complete log(s):", "Elapsed time:", "Reasons:\n", "This was a dry-run"),
+)
+_EXPECTED_REASONS = ("Missing output files", "Input files updated by another job", "Updated input files")
+_KNOWN_SHARE = 0.1  # of the work, before a time is told
+
+
+@dataclass(frozen=True)
+class Job:
+    words: str
+    logs: list[str]
+    pages: list[str]
+    stage: str
+    started: float
+
+
+class Screen(logging.StreamHandler[TextIO]):
+    """Takes the place of Snakemake's handler for the terminal, with its settings.
+
+    `report` is the page to name if there is nothing to do.
+    """
+
+    def __init__(self, stream: TextIO, settings: Any, report: Path | None = None) -> None:
+        super().__init__(stream)
+        self._settings, self._report = settings, report
+        self._quiet = {str(about).lower().rpartition(".")[2] for about in settings.quiet or ()}
+        self._is_terminal = stream.isatty()
+        self._running: dict[int, Job] = {}
+        self._failed: dict[int, Job] = {}
+        self._pages: list[str] = []
+        self._n_jobs = self._n_finished = 0
+        self._began = time.time()
+        self._planned: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
+        self._took: defaultdict[str, list[float]] = defaultdict(list)
+
+    @classmethod
+    def replace(cls, logger: logging.Logger, settings: Any, report: Path | None) -> "Screen | None":
+        """Replace Snakemake's handler; not with --verbose or --debug-dag, nor if a plugin writes to the terminal."""
+        if settings.verbose or settings.debug_dag:
+            return None
+        for handler in logger.handlers:
+            if handler.name == "DefaultStreamHandler" and isinstance(handler, logging.StreamHandler):
+                logger.removeHandler(handler)
+                logger.addHandler(screen := cls(handler.stream, settings, report))
+                return screen
+        return None
+
+    def expect(self, benchmarks: Iterable[str | None], pages: Iterable[Path]) -> None:
+        """Estimate the time left, from the first of these pages of machine time that exists."""
+        self._planned = Counter(stage(Path(path)) for path in benchmarks if path)
+        for page in pages:
+            if page.exists():
+                rows = re.findall(r"^\| ([\w-]+) \| (\d+) \| ([\d.]+) \|", page.read_text(), re.MULTILINE)
+                self._seconds = {name: float(seconds) / int(n_jobs) for name, n_jobs, seconds in rows}
+                return
+
+    def end(self) -> str:
+        """How the run ended."""
+        if self._n_finished == self._n_jobs and not self._failed:
+            end = f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."
+            return " ".join([end, *(f"Report: {page}" for page in self._pages)])
+        kept = f"{self._n_finished} of {self._n_jobs} jobs are finished and kept"
+        if is_stopped() or not self._failed:
+            return f"Stopped: {kept}; so is what sampling and training have begun. The same command continues."
+        lines = [line for job in self._failed.values() for line in (f"Failed: {job.words}", *_reason(job.logs))]
+        return "\n".join([*lines, f"{kept.capitalize()}. When the cause is gone, the same command continues."])
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self._text(record)
+        if text and self._is_shown(record):
+            self._write(text, record.levelno)
+
+    def _is_shown(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.ERROR:
+            return True
+        if "all" in self._quiet:
+            return bool(self._settings.dryrun)
+        is_of_job = getattr(record, "event", None) in ("job_info", "shellcmd", "job_finished")
+        return not is_of_job or not self._quiet & {"rules", "progress"}
+
+    def _text(self, record: logging.LogRecord) -> str:
+        """What is shown of a message of Snakemake, if anything."""
+        now, message = record.created, str(record.msg or "")
+        match getattr(record, "event", None):
+            case "workflow_started":
+                self._began = now
+                return ""
+            case "run_info":
+                counts = record.__dict__["stats"]
+                is_first, self._n_jobs = not self._n_jobs, counts["total"] - counts.get("all", 0)
+                return message if is_first and self._settings.dryrun else ""
+            case "job_info":
+                return self._start(record)
+            case "shellcmd" if self._settings.printshellcmds:
+                command, *more = record.__dict__["shellcmd"].splitlines() or [""]
+                return f"    {command}" + (f" ... ({len(more)} more lines)" if more else "")
+            case "job_finished":
+                return self._finish(record.__dict__["job_id"], now)
+            case "job_error":
+                return self._fail(record.__dict__["jobid"], record.__dict__["log"], now)
+            case "error":
+                is_known = "returned non-zero exit status" in message or "At least one job did not complete" in message
+                return "" if is_known or is_stopped() else message
+            case None if message.startswith("Nothing to be done"):
+                is_there = self._report and self._report.exists()
+                return f"{message} Report: {self._report}" if is_there else message
+            case None:
+                return "" if message.startswith(_NOISE) else message.strip("\n")
+            case _:
+                return ""
+
+    def _start(self, record: logging.LogRecord) -> str:
+        job = record.__dict__
+        if not job["log"]:
+            return ""  # the run's target
+        outputs, values = job["output"] or [], ", ".join(job["wildcards"].values())
+        words = job["rule_msg"] or f"{job['rule_name']} {values}".strip()
+        pages = [path for path in outputs if path.endswith(".html")]
+        name = stage(Path(job["benchmark"])) if job["benchmark"] else ""
+        self._running[job["jobid"]] = Job(words, job["log"], pages, name, record.created)
+        if not self._settings.dryrun:
+            return ""
+        reasons = [reason.partition(":")[0].strip() for reason in job["reason"].split(";")]
+        unexpected = [reason for reason in reasons if reason and not reason.startswith(_EXPECTED_REASONS)]
+        return f"  {words}" + (f"  ({'; '.join(unexpected)})" if unexpected else "")
+
+    def _finish(self, number: int, now: float) -> str:
+        job = self._running.pop(number, None)
+        if job is None:
+            return ""
+        self._failed.pop(number, None)  # it was started again
+        self._n_finished += 1
+        self._pages += job.pages
+        if job.stage:
+            self._took[job.stage].append(now - job.started)
+        left = self._left(now)
+        took = _duration(now - job.started) + (f", about {_duration(left)} left" if left else "")
+        return f"{_clock(now)}  {self._n_finished} of {self._n_jobs}  {job.words}: {took}"
+
+    def _fail(self, number: int, logs: list[str], now: float) -> str:
+        job = self._running.pop(number, None)
+        if job is None or is_stopped():
+            return ""
+        self._failed[number] = replace(job, logs=logs)
+        return f"{_clock(now)}  FAILED  {job.words}"
+
+    def _left(self, now: float) -> float | None:
+        """Seconds left, if the work that is left takes as long as that of the run so far; None if it is not known."""
+        seconds = {name: mean(took) for name, took in self._took.items()} | self._seconds
+        if not self._planned or not self._planned.keys() <= seconds.keys():
+            return None
+        work = sum(n_jobs * seconds[name] for name, n_jobs in self._planned.items())
+        done = sum(len(took) * seconds[name] for name, took in self._took.items())
+        done += sum(min(now - job.started, seconds[job.stage]) for job in self._running.values() if job.stage)
+        return (now - self._began) * (work - done) / done if done > _KNOWN_SHARE * work else None
+
+    def _write(self, text: str, level: int) -> None:
+        color = 31 if level >= logging.ERROR else 33 if level >= logging.WARNING else 0
+        if self._is_terminal and color and not self._settings.nocolor:
+            text = f"\033[{color}m{text}\033[0m"
+        if self._is_terminal:
+            text = f"\r\033[K{text}"
+        self.stream.write(f"{text}\n")
+        if self._is_terminal and self._running and not self._settings.dryrun:
+            running = "running: " + "; ".join(f"{job.words} ({job.logs[0]})" for job in self._running.values())
+            self.stream.write(running[: shutil.get_terminal_size().columns - 1])
+        self.flush()
+
+
+def stage(benchmark: Path) -> str:
+    """Return the stage of a job's file: `sample` for `heldout/turn1/sample-003.tsv`, `train` for `adapters/x.tsv`."""
+    name = benchmark.name.removesuffix(".tsv")
+    if benchmark.parent.name != "adapters":
+        return re.sub(r"-\d+$", "", name)
+    if name.endswith(".curves"):
+        return "curves"
+    return "sft" if re.match(r"sft(-|$)", name) else "train"
+
+
+def _reason(logs: list[str]) -> list[str]:
+    """The last sentence of the first of these logs that has one, and its path."""
+    for log in filter(Path.is_file, map(Path, logs)):
+        lines = [line for line in log.read_text(errors="replace").replace("\r", "\n").split("\n") if line.strip()]
+        if lines:
+            said = [number for number, line in enumerate(lines) if line.startswith("arc-refinery: ")]
+            return [*(f"    {line}" for line in lines[said[-1] if said else -1 :]), f"    log: {log}"]
+    return [f"    log: {log}" for log in logs[:1]]
+
+
+def _clock(now: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(now))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
