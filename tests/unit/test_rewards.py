@@ -232,24 +232,25 @@ def test_repetition_and_being_cut_cost_what_the_settings_say(executor: Executor)
 
 # a function of the user
 
-DOCS = (ROOT / "docs/methods.md").read_text().partition("# A reward of your own")[2].partition("\n#")[0]
+DOCS = (ROOT / "docs/your-own.md").read_text().partition("## A reward, and training")[2].partition("\n#")[0]
 
 
 def test_the_pages_reward_runs_as_it_stands(
     executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The function and the terms of docs/methods.md, in files beside each other."""
+    """The function and the terms of docs/your-own.md, in the file that the page names."""
     code, settings = (re.findall(rf"```{language}\n(.*?)```", DOCS, re.DOTALL) for language in ("python", "yaml"))
     monkeypatch.chdir(tmp_path)
     Path("config").symlink_to(ROOT / "config")  # lists of tasks
-    Path("rewards.py").write_text(*code)
+    Path("examples").mkdir()
+    Path("examples/rewards.py").write_text(*code)
     own_functions.import_file.cache_clear()  # another test may have imported a file of this name
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["model"]["path"] = str(ROOT / content["model"]["path"])
     content["training"]["grpo"] |= yaml.safe_load(*settings)["training"]["grpo"]
     experiment = validate_experiment(content, "mine.yaml", Refining)
     check_files(experiment, "mine.yaml")
-    assert inputs.files_of_rewards(experiment) == ["rewards.py"]
+    assert inputs.files_of_rewards(experiment) == ["examples/rewards.py"]
     refining = prompt(PLUS_ONE, "?", "no program", "no")
     terms = [term.model_dump() for term in experiment.rewards]
     long = f"{ADDS_ONE}\n{'Because. ' * 50}"
