@@ -1,9 +1,10 @@
 """Words of a command line become a command: tyro reads them, then pydantic checks all values at once."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import replace
-from typing import Annotated, Any, TypeVar
+from inspect import getdoc
+from typing import Annotated, Any, TypeVar, cast
 
 import tyro
 from pydantic import BaseModel, ValidationError
@@ -35,7 +36,8 @@ OTHER_NAMES = {
 
 def read(kind: type[AnyCommand], words: Sequence[str], prog: str) -> AnyCommand:
     """Return a command; exit with code 2 and a line per mistake on a wrong command line."""
-    values: Any = tyro.cli(kind, prog=prog, args=[_renamed(word) for word in words], registry=rules_for(kind))
+    renamed = [_renamed(word) for word in words]
+    values: Any = tyro.cli(kind, prog=prog, description=getdoc(kind), args=renamed, registry=rules_for(kind))
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -52,14 +54,16 @@ def _renamed(word: str) -> str:
 def rules_for(kind: type[Command]) -> ConstructorRegistry:
     """Rules of tyro: sections stay plain values, which pydantic checks later, and an entry of a list is one word."""
     registry = ConstructorRegistry()
-    hidden = {section_of(field): lacking(field) for field in kind.model_fields.values()}
+    needed = _required_in_sections(kind)
+    hidden = {section_of(field): lacking(field) | needed.keys() for field in kind.model_fields.values()}
     is_inside = False  # whether this rule has asked tyro for its own
 
     def flag(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
-        annotation: Any = spec.type
-        for mark in section.model_fields[spec.name].metadata:
-            if mark is FLAT:
-                annotation = Annotated[annotation, tyro.conf.OmitArgPrefixes]
+        annotation: Any = Annotated[spec.type, tyro.conf.DisallowNone]
+        if FLAT in section.model_fields[spec.name].metadata:
+            annotation = Annotated[annotation, tyro.conf.OmitArgPrefixes]
+        if spec.default is None or (isinstance(spec.default, Sized) and not spec.default):
+            annotation = Annotated[annotation, tyro.conf.arg(help_behavior_hint="")]  # the help says what it means
         return replace(spec, type=annotation, default=tyro.MISSING if spec.default is NEEDED else spec.default)
 
     @registry.struct_rule
@@ -72,8 +76,14 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         is_inside = False
         assert isinstance(spec, StructConstructorSpec)
         flags = [flag(field, info.type) for field in spec.fields if field.name not in hidden.get(info.type, ())]
+        if info.type is kind:
+            flags += [spec for spec, _ in needed.values()]
+            flags.sort(key=lambda field: field.default not in (tyro.MISSING, tyro.MISSING_NONPROP))
 
         def values(**values_of_flags: Any) -> dict[str, Any]:
+            if info.type is kind:
+                for name, (_, place) in needed.items():
+                    values_of_flags[place][name] = values_of_flags.pop(name)
             return values_of_flags
 
         values.__doc__ = info.type.__doc__
@@ -88,6 +98,17 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         )
 
     return registry
+
+
+def _required_in_sections(kind: type[Command]) -> dict[str, tuple[StructFieldSpec, str]]:
+    """Flags without a default in sections without a prefix, and the section: help shows all required flags first."""
+    return {
+        name: (StructFieldSpec(name, cast(Any, field.annotation), tyro.MISSING, field.description), place)
+        for place, outer in kind.model_fields.items()
+        if FLAT in outer.metadata and outer.is_required() and (section := section_of(outer))
+        for name, field in section.model_fields.items()
+        if field.is_required() and name not in lacking(outer)
+    }
 
 
 def _place(section: type[BaseModel] | None, place: Sequence[int | str]) -> tuple[int | str, ...]:
