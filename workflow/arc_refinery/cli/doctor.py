@@ -16,6 +16,9 @@ class Doctor(Command):
 
     Sampling and training really run, with the embedded model and the config's settings. On a cluster,
     `snakemake --profile condor doctor` makes each kind of job check the machine and environment that it gets.
+
+    Example:
+        arc-refinery doctor --configfile config/config.yaml --jobs cpu
     """
 
     configfile: Path = Path("config/config.yaml")  # config of an experiment of either kind
@@ -51,7 +54,11 @@ class Doctor(Command):
 
 
 class Memory(Command):
-    """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU."""
+    """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU.
+
+    Example:
+        arc-refinery doctor memory --configfile config/multi-turn-rl.yaml
+    """
 
     configfile: Path  # config of an experiment of either kind
 

@@ -17,7 +17,11 @@ UNPRINTABLE = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\N{R
 
 
 class WriteReport(Command):
-    """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts."""
+    """Write the report of an experiment: Markdown, HTML, tables, plots, gallery or transcripts, table of attempts.
+
+    Example:
+        arc-refinery report --configfile results/demo/settings.json --results results/demo --output results/demo.md
+    """
 
     configfile: Path  # the validated config of the experiment
     results: Path  # folder of the experiment's results, where report/ and attempts.parquet are written
@@ -59,6 +63,9 @@ class Compare(Command):
     """Compare experiments, or arms of them, paired by task or question: arc-refinery compare results/a results/b:arm.
 
     Without arms, arms with the same name are compared. Differences are an earlier side minus a later one.
+
+    Example:
+        arc-refinery compare results/demo results/mine:refine-trained
     """
 
     sides: Annotated[tuple[str, ...], Positional]  # folders of experiments' results, or <folder>:<arm>
@@ -104,7 +111,11 @@ class Show(Command):
 
 
 class Times(Command):
-    """Print the time and memory that each stage's jobs took, from Snakemake's benchmark files."""
+    """Print the time and memory that each stage's jobs took, from Snakemake's benchmark files.
+
+    Example:
+        arc-refinery report times --benchmarks logs/demo/benchmarks
+    """
 
     benchmarks: Path  # logs/<experiment>/benchmarks
     output: Annotated[Path | None, Writes(page, "Machine time")] = None  # write to this Markdown file instead
@@ -121,7 +132,12 @@ class Times(Command):
 
 
 class Curves(Command):
-    """Draw the curves of a finished training, or show those of running ones in the terminal (--follow)."""
+    """Draw the curves of a finished training, or show those of running ones in the terminal (--follow).
+
+    Examples:
+        arc-refinery report curves --log logs/demo/adapters --follow
+        arc-refinery report curves --log mine/trained/training.jsonl --output mine/curves.png
+    """
 
     log: Path  # training.jsonl if finished; logs/<experiment>/adapters, or a folder in there, of running ones
     # PNG file of a finished training; an SVG file is written next to it
@@ -144,7 +160,12 @@ class Curves(Command):
 
 
 class Submission(Command):
-    """Write Kaggle's submission.json: two guesses per test input, by vote among the attempts."""
+    r"""Write Kaggle's submission.json: two guesses per test input, by vote among the attempts.
+
+    Example:
+        arc-refinery predictions submit --verdicts mine/turn1/verdicts/000.parquet --challenges mine/challenges.json \
+            --output mine/submission.json
+    """
 
     verdicts: Files  # verdicts on the attempts that vote
     challenges: Path  # Kaggle's JSON file of tasks
@@ -163,7 +184,11 @@ class Submission(Command):
 
 
 class ConfigDocs(Command):
-    """Write the JSON schema and the tables of config/README.md from the config models."""
+    """Write the JSON schema and the tables of config/README.md from the config models.
+
+    Example:
+        arc-refinery dev config
+    """
 
     output: Path = Path("config")  # folder of schema.json and README.md
 

@@ -47,7 +47,11 @@ NO_DEMONSTRATIONS = (
 
 
 class Fetch(Command):
-    """Download a Hugging Face hub repository, as far as it is not cached, and link its files into a folder."""
+    """Download a Hugging Face hub repository, as far as it is not cached, and link its files into a folder.
+
+    Example:
+        arc-refinery fetch --repository Qwen/Qwen2.5-Coder-1.5B-Instruct --output mine/qwen
+    """
 
     repository: Line  # owner/name
     output: RulePath = NEEDED  # folder for the links; <output>.json records commit, files and sizes
@@ -65,7 +69,12 @@ class Fetch(Command):
 
 
 class FineTune(AdapterFlags):
-    """Train a LoRA adapter on demonstrations; an interrupted run resumes from its last checkpoint."""
+    r"""Train a LoRA adapter on demonstrations; an interrupted run resumes from its last checkpoint.
+
+    Example:
+        arc-refinery sft --dataset-path mine/demonstrations.parquet --model-path workflow/models/tiny \
+            --learning-rate 1e-3 --max-steps 4 --output mine/fine-tuned
+    """
 
     dataset_path: RuleFiles = NEEDED  # demonstrations of refining, or conversations with tools
     training: Annotated[Imitation, FLAT]

@@ -33,7 +33,12 @@ MAX_NAMED = 20  # questions in the log
 
 
 class WriteQuestions(Command):
-    """Generate or read a set of questions; a programming question is kept only if its own program passes its tests."""
+    r"""Generate or read a set of questions; a programming question is kept only if its own program passes its tests.
+
+    Example:
+        arc-refinery tools questions --name sums --form gsm8k --source generator --n-questions 40 \
+            --output mine/questions.parquet
+    """
 
     output: Annotated[Path, RULE, Writes(records_file, "questions")] = NEEDED  # file of questions
     questions: Annotated[Questions, FLAT, Without(TUNING, EPISODES)]
@@ -178,7 +183,13 @@ class ToolFlags(Command):
 
 
 class Conversations(ToolFlags):
-    """Write correct answers to training questions, with and without tool calls, for supervised fine-tuning."""
+    r"""Write correct answers to training questions, with and without tool calls, for supervised fine-tuning.
+
+    Example:
+        arc-refinery tools conversations --dataset-path mine/questions.parquet --model-path workflow/models/tiny-tools \
+            --tools calculator --max-model-len 512 --max-turn-tokens 96 --max-episode-tokens 256 \
+            --output mine/conversations.parquet
+    """
 
     dataset_path: RuleFiles = NEEDED  # questions
     output: Annotated[Path, RULE, Writes(records_file, "conversations")] = NEEDED  # file of conversations
@@ -267,7 +278,13 @@ class UserFlags(Command):
 
 
 class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
-    """Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint."""
+    r"""Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint.
+
+    Example:
+        arc-refinery train --kind tool-use --dataset-path mine/questions.parquet \
+            --model-path workflow/models/tiny-tools --tools calculator --max-model-len 512 --max-turn-tokens 96 \
+            --max-episode-tokens 256 --learning-rate 3e-4 --max-steps 2 --output mine/calculating
+    """
 
     dataset_path: RuleFiles = NEEDED  # questions
     training: Annotated[ToolGrpo, FLAT]
@@ -305,7 +322,12 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
 
 
 class Episodes(UserFlags, ShardFlags, ToolFlags):
-    """Run and grade episodes on a shard of questions; an interrupted run resumes."""
+    r"""Run and grade episodes on a shard of questions; an interrupted run resumes.
+
+    Example:
+        arc-refinery tools episodes --dataset-path mine/questions.parquet --model-path workflow/models/tiny-tools \
+            --tools calculator --max-model-len 512 --max-turn-tokens 96 --max-episode-tokens 256 --output mine/episodes
+    """
 
     generation: Annotated[Generation, FLAT]
     dataset_path: RulePath = NEEDED  # questions

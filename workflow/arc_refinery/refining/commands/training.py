@@ -43,7 +43,16 @@ def _published_grpo() -> Grpo:
 
 
 class Train(GrpoFlags):
-    """Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes."""
+    r"""Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes.
+
+    Defaults are those of the published scripts, whose names of flags work, too. In an experiment, a key that is left
+    out has the default of config/README.md, which may be another one (docs/methods.md).
+
+    Examples:
+        arc-refinery train --dataset-path mine/turn2/prompts.parquet --model-path workflow/models/tiny \
+            --template compact --max-seq-length 1024 --max-completion-length 48 --max-steps 4 --output mine/trained
+        arc-refinery train --kind tool-use --help
+    """
 
     dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
     model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
