@@ -1,7 +1,9 @@
 """The command line as a whole: groups, the kinds of `train`, wrong commands, and a meaning for every flag."""
 
+import inspect
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -29,6 +31,56 @@ def test_every_flag_is_explained(name: str, monkeypatch: pytest.MonkeyPatch, cap
     for flag in flags:
         meaning = re.split(r"\s{2,}|\n", flag, maxsplit=1)[1]
         assert re.match(r"[^(\s]", meaning), flag
+
+
+def examples(name: str) -> list[list[str]]:
+    """The commands that the help of one shows, as words."""
+    whole = (inspect.getdoc(cli.load(name)) or "").replace("\\\n", "")
+    return [shlex.split(line)[1:] for line in whole.splitlines() if line.startswith("    arc-refinery ")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_shows_examples_that_can_be_typed(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, f"{name} --help") == 0
+    assert "    arc-refinery " in capsys.readouterr().out
+    for words in examples(name):
+        assert " ".join(words).startswith(name.removesuffix(" --kind refining"))
+        if "--help" not in words:
+            assert isinstance(cli.parse(words), cli.load(name))
+        for path in words:
+            assert not path.startswith(("config/", "workflow/")) or (ROOT / path).exists()
+
+
+# Examples that need the hub, results, or files of other programs; that change this repository; that take long
+NOT_TRIED = {"fetch", "report", "prompts learn", "compare", "show", "report times", "predictions import"}
+NOT_TRIED |= {"predictions submit", "execute", "doctor", "dev config"}
+
+
+@pytest.mark.training
+def test_examples_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("config", "workflow"):
+        Path(name).symlink_to(ROOT / name)
+    for name in sorted({*cli.COMMANDS, "train --kind tool-use"} - NOT_TRIED, key=NAMES.index):
+        for words in examples(name):
+            if {"--help", "--follow"}.isdisjoint(words):
+                command = cli.parse(words)
+                command.check_outputs()
+                command.run()
+                assert all(output.path.exists() for output in command.writes().get("output", ()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_required_flags_come_first_in_help(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", "110")
+    assert run(monkeypatch, f"{name} --help") == 0
+    flags = re.split(r"\n│ (?=--[a-z])", capsys.readouterr().out)[1:]
+    are_required = ["(required)" in flag for flag in flags]
+    assert are_required == sorted(are_required, reverse=True)
 
 
 WRONG_FLAGS = [

@@ -60,7 +60,7 @@ class WriteReport(Command):
 
 
 class Compare(Command):
-    """Compare experiments, or arms of them, paired by task or question: arc-refinery compare results/a results/b:arm.
+    """Compare experiments, or arms of them, paired by task or question.
 
     Without arms, arms with the same name are compared. Differences are an earlier side minus a later one.
 
@@ -91,15 +91,19 @@ class Compare(Command):
 
 
 class Show(Command):
-    """Print an attempt at a task, with what it refines, or an episode: arc-refinery show results/demo --task 68b67ca3.
+    """Print an attempt at a task, with what it refines, or an episode.
 
     Of each turn: the prompt or feedback, the answer, and the verdict on its program. Completions that a training
     sampled are not kept, so they cannot be shown.
+
+    Examples:
+        arc-refinery show results/demo
+        arc-refinery show results/demo:refine-trained --task 68b67ca3
     """
 
-    side: Annotated[str, Positional]  # folder of an experiment's results, or <folder>:<arm>; default: the last arm
-    task: str | None = None  # id of a task or question, or its beginning; default: the first that was solved
-    set: str | None = None  # set of tasks or questions; default: the first that has the id
+    side: Annotated[config.Line, Positional]  # folder of results, or <folder>:<arm>; default: the last arm
+    task: config.Line | None = None  # id of a task or question, or its beginning; default: the first that was solved
+    set: config.Line | None = None  # set of tasks or questions; default: the first that has the id
     attempt: config.NonNegativeInt | None = None  # number of the attempt or episode; default: the first that is correct
 
     def run(self) -> None:
