@@ -79,7 +79,7 @@ def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
     assert experiment.training.grpo
     assert experiment.training.grpo.learning_rate == 1e-3  # in the file
     assert experiment.training.grpo.warmup_ratio == 0.01  # not in the file
-    assert experiment.sandbox == Sandbox()
+    assert experiment.sandbox == Sandbox(programs_per_child=32)
 
 
 def test_a_job_gets_a_core_for_each_of_its_threads(content: dict[str, Any], path: Path):

@@ -59,7 +59,7 @@ class Parts(Strict):
     n_parts: PositiveInt = Field(2, description="Number of parts that the training tasks are split into.")
     tasks_per_part: PositiveInt | None = Field(None, description="Tasks per part; default: all tasks, dealt evenly.")
     shards_per_part: Annotated[PositiveInt, TUNING] = Field(
-        description="Sampling jobs per part; does not change results."
+        1, description="Sampling jobs per part; does not change results."
     )
     use_data_augmentation: bool | None = Field(
         None, description="Whether attempts on the parts are augmented; default: as in `sampling`."
