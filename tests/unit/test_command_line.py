@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from checkout import ROOT
 from messages import run
 
 from arc_refinery import cli
+from arc_refinery.cli.completion import script as completion_script
 from arc_refinery.config import KINDS
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
@@ -121,6 +123,56 @@ def test_the_overview_lists_every_command(
     assert run(monkeypatch, words) == code
     listed = capsys.readouterr().out
     assert [name for name in cli.COMMANDS if f"\n  {name} " not in listed] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [("help", "--help"), ("help sample", "sample --help"), ("help prompts", "prompts --help")],
+)
+def test_help_is_a_command_as_well(
+    words: str, same: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, words) == run(monkeypatch, same) == 0
+    text = capsys.readouterr().out
+    assert text[: len(text) // 2] == text[len(text) // 2 :]
+
+
+def test_the_version_is_that_of_the_package_also_without_its_program():
+    command = [sys.executable, "-m", "arc_refinery", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert done.stdout == f"arc-refinery {project['version']}\n"
+
+
+@pytest.fixture(scope="module")
+def completion(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("completion") / "arc-refinery.bash"
+    path.write_text(completion_script())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("sam", "sample"),
+        ("prompts re", "refine"),
+        ("doctor ", "memory"),
+        ("doctor memory --", "--configfile"),
+        ("sample --dataset-path x --max-m", "--max-model-len"),
+        ("train --kind to", "tool-use"),
+        ("train --kind tool-use --max-e", "--max-episode-tokens"),
+        ("train --max-e", ""),
+        ("train --guard.max-k", "--guard.max-kl"),
+        ("compare --", "--set --output"),
+        ("grade --attempts resul", ""),  # files, by bash itself
+    ],
+)
+def test_bash_completes_commands_and_flags(typed: str, expected: str, completion: Path):
+    words = ["arc-refinery", *typed.split(" ")]
+    typing = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}"
+    shell = f'source {completion}; {typing}; _arc_refinery; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{expected}\n", "")
 
 
 @pytest.mark.parametrize(("words", "code"), [("prompts", 2), ("prompts --help", 0), ("prompts teach", 2)])

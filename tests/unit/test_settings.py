@@ -1,7 +1,7 @@
 """Every key of a configuration changes what its mark says, and nothing else: one that reaches nothing fails here."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 import tyro
 from checkout import ROOT, SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, Changes, contents, put, refining_commands, settings, tool_use_commands
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from arc_refinery import cli
@@ -37,7 +37,7 @@ from arc_refinery.config import (
     Sandbox,
 )
 from arc_refinery.config import validate_experiment as validate
-from arc_refinery.config.flags import FLAT, flag_of, lacking, section_of
+from arc_refinery.config.flags import flag_names
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages as refining_stages
 from arc_refinery.refining.config import Grpo, Refining
@@ -272,22 +272,12 @@ def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
     texts = [path.read_text() for pattern in TEXTS for path in ROOT.glob(pattern)]
     used = {option for text in texts for option in re.findall(r"--[a-z][\w.-]*", text)}
     for variant in (*commands_of_variants(SMALL, REFINING), *commands_of_variants(TOOLS, TOOL_USE)):
-        used |= {option for job in variant.jobs.values() for option in options_of(type(job), job.model_fields_set)}
+        used |= {option for job in variant.jobs.values() for option in flag_names(type(job), job.model_fields_set)}
     commands = [
         *(name for name in cli.COMMANDS if not name.startswith("dev ")),
         *(f"train --kind {kind}" for kind in KINDS),
     ]
     assert {name: unused for name in commands if (unused := options(name) - used)} == {}
-
-
-def options_of(kind: type[BaseModel], names: Iterable[str], prefix: str = "") -> Iterator[str]:
-    for name in names:
-        field = kind.model_fields[name]
-        if section := section_of(field):
-            inner = prefix if FLAT in field.metadata else f"{prefix}{name}."
-            yield from options_of(section, section.model_fields.keys() - lacking(field), inner)
-        else:
-            yield flag_of(f"{prefix}{name}")
 
 
 @pytest.mark.parametrize("section", [Imitation, ToolGrpo, Grpo])

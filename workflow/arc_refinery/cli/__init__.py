@@ -144,6 +144,18 @@ def _is_closed(stream: TextIO) -> bool:
 def _run() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
     words = sys.argv[1:]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
+    if words == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"arc-refinery {version('arc-refinery')}")
+        return
+    if words == ["--completion"]:
+        from arc_refinery.cli.completion import script
+
+        print(script())
+        return
     if not words or words[0] in ("-h", "--help"):
         print(overview())
         sys.exit(0 if words else 2)
@@ -200,7 +212,8 @@ def overview(group: str = "") -> str:
     columns = min(shutil.get_terminal_size().columns, 120)
     indent = 4 + max(map(len, COMMANDS))
     lines = [f"usage: arc-refinery {group or '<command>'} {'<command> ' if group else ''}[flags]", "", PURPOSE]
-    lines.append("`arc-refinery <command> --help` explains a command and its flags.")
+    lines.append("`arc-refinery <command> --help` explains a command and its flags, and shows an example.")
+    lines.append("`arc-refinery --completion` prints a script that completes commands and flags in bash.")
     for title, section in SECTIONS.items():
         commands = {name: target for name, target in section.items() if name.split()[0] == group or not group}
         lines += ["", f"{title}:"] if commands else []

@@ -12,7 +12,7 @@
 (True, ['--n-jobs', '1'])
 """
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from pydantic import BaseModel
@@ -48,6 +48,17 @@ def lacking(field: FieldInfo) -> set[str]:
     section = section_of(field)
     marks = [mark for without in field.metadata if isinstance(without, Without) for mark in without.marks]
     return marked(section, *marks) if section else set()
+
+
+def flag_names(kind: type[BaseModel], names: Iterable[str], prefix: str = "") -> Iterator[str]:
+    """Yield the flags of some fields of a command, or of a section."""
+    for name in names:
+        field = kind.model_fields[name]
+        if section := section_of(field):
+            inner = prefix if FLAT in field.metadata else f"{prefix}{name}."
+            yield from flag_names(section, [name for name in section.model_fields if name not in lacking(field)], inner)
+        else:
+            yield flag_of(f"{prefix}{name}")
 
 
 def flag_words(
