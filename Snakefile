@@ -39,6 +39,8 @@ if workflow.is_main_process:
     screen = Screen.replace(logger, workflow.output_settings, Path("results", f"{experiment.experiment}.html"))
     for warning in memory_warnings(experiment, config_origin()):
         logger.warning(warning)
+    if experiment.expected_power:
+        logger.info(experiment.expected_power)
     this_run = enter(Path(".snakemake"), logger.warning)
 
 

@@ -10,6 +10,7 @@ from messages import Wording
 
 from arc_refinery.commands.stages import training_job
 from arc_refinery.config import ConfigError, inputs, validate_experiment
+from arc_refinery.evaluation.power import expected_of_rates, expected_of_solved
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages
 from arc_refinery.refining.config import Refinement, Refining, Turn
@@ -203,6 +204,19 @@ def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_thems
         message = refused(arms, primary=primary)
         assert message.startswith("test: evaluation.primary: [b, a]") and f"turn {turn}" in message
         wording(message)
+
+
+def test_a_config_knows_what_its_primary_comparison_is_expected_to_detect(wording: Wording) -> None:
+    arms: dict[str, list[dict[str, Any]]] = {"base": [{}, {}], "refined": [{}, {"n_predictions": 64}]}
+    for turn in (None, 2):
+        primary = {"set": "heldout", "arms": ["refined", "base"], "turn": turn}
+        line = experiment(arms, primary=primary).expected_power
+        expected = expected_of_solved(50) if turn is None else expected_of_rates(50, 8)  # the arm with fewer attempts
+        assert f" {100 * expected:.1f} points" in line and "50 tasks of heldout" in line
+        wording(line)
+    assert experiment(arms).expected_power == ""
+    of_file = {"name": "heldout", "source": "dataset", "path": "tasks.json"}
+    assert experiment(arms, sets=[of_file], primary=primary).expected_power == ""  # nobody has counted them
 
 
 def test_the_primary_comparison_may_be_of_a_run_of_a_sweep() -> None:

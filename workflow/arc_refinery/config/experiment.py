@@ -155,6 +155,11 @@ class Experiment(Strict):
         """None: not known."""
         return None
 
+    @property
+    def expected_power(self) -> str:
+        """Difference that the primary comparison is expected to detect, as a line; empty if it is not known."""
+        return ""
+
     def sources(self) -> Iterable[Download | None]:
         """Repositories of the hub that models and data come from; None for those on disk."""
         return [self.model.download]

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import binomtest, norm
+from scipy.stats import binomtest
 
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-
-SIGNIFICANCE = 0.05
-POWER = 0.8  # chance that the experiment of `detectable` shows its difference
+from arc_refinery.evaluation.power import SIGNIFICANCE
 
 _Bools = NDArray[np.bool_]
 _Floats = NDArray[np.float64]
@@ -45,15 +43,6 @@ class Comparison:
         """Whether the interval excludes 0 and p < 0.05, for all but the primary comparison after correction."""
         p_value = self.p_value if self.corrected is None else self.corrected
         return self.difference.excludes_zero and p_value < SIGNIFICANCE
-
-
-def detectable(difference: Estimate) -> float:
-    """Return the smallest true difference that an experiment like this one detects with `POWER`.
-
-    Two-sided at p < 0.05, normal approximation: (z_0.975 + z_power) x standard error. Unlike the number of tasks that a
-    difference of the observed size would take, it does not depend on the observed difference, which is noisy.
-    """
-    return float(norm.ppf(1 - SIGNIFICANCE / 2) + norm.ppf(POWER)) * difference.standard_error
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -9,7 +9,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from arc_refinery.evaluation.intervals import Estimate, estimate
-from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, Comparison, detectable
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
+from arc_refinery.evaluation.statistics import Comparison
 
 Row = TypeVar("Row")
 Columns: TypeAlias = Mapping[str, tuple[Callable[[Row], object], str]]  # by header: cell of a row, meaning
@@ -138,7 +139,7 @@ DIFFERENCE: Columns[HasDifference] = {
         "that of the difference, for other tasks or questions and, of repeated trainings, for other trainings",
     ),
     "detectable": (
-        lambda row: f"{100 * detectable(row.difference):.1f}" if row.difference.standard_error else "–",
+        lambda row: f"{100 * detectable(row.difference.standard_error):.1f}" if row.difference.standard_error else "–",
         f"the true difference, in points, that an experiment like this one detects with {100 * POWER:.0f} % power at "
         f"p < {SIGNIFICANCE}",
     ),

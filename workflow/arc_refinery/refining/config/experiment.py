@@ -15,6 +15,7 @@ from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRo
 from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.power import CHANGED_HANDS, POWER, RATE, SPREAD, expected_of_rates, expected_of_solved
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, TemplateRows
@@ -125,6 +126,26 @@ class Refining(Compared[Arm]):
         if kind == "sample":
             return max(model.n_threads for model in self.all_models.values())
         return super().n_threads(kind)
+
+    @property
+    def expected_power(self) -> str:
+        primary = self.evaluation.primary
+        n_tasks = self.evaluation_set(primary.set).expected_size if primary else None
+        if primary is None or n_tasks is None:
+            return ""
+        if primary.turn is None:
+            what, assumed = "tasks solved", f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
+            expected = expected_of_solved(n_tasks)
+        else:
+            arms = [arm for name in primary.arms for arm in self.arms_called(name)]
+            n_attempts = min(arm.turns[primary.turn - 1].n_predictions for arm in arms)
+            what = f"right attempts in turn {primary.turn}"
+            assumed = f"{100 * RATE:.0f} % right, a spread over tasks of {100 * SPREAD:.1f} points"
+            expected = expected_of_rates(n_tasks, n_attempts)
+        return (
+            f"Primary comparison: {what}, {' − '.join(primary.arms)}, on {n_tasks} tasks of {primary.set}; expected to "
+            f"detect {100 * expected:.1f} points with {100 * POWER:.0f} % power (assumed: {assumed}, as in the demo)."
+        )
 
     def sources(self) -> Iterable[Download | None]:
         sections = [*self.all_models.values(), self.problems, self.template_rows]

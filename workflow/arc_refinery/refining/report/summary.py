@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arc_refinery.evaluation.statistics import POWER, SIGNIFICANCE, Comparison, detectable
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
+from arc_refinery.evaluation.statistics import Comparison
 from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults
 from arc_refinery.refining.report import tables
@@ -85,15 +86,14 @@ def _primary(experiment: Refining, result: EvaluatedSet) -> list[str]:
         )
     runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
     supports = "supports" if difference.excludes_zero and p_value < SIGNIFICANCE else "does not support"
+    smallest = f"{100 * detectable(difference.standard_error):.1f}"
     power = (
-        f" An experiment like this one detects a true difference of {100 * detectable(difference):.1f} points with "
-        f"{100 * POWER:.0f} % power."
-        if difference.standard_error
-        else ""
+        f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
     )
+    evidence = f"{p_text(p_value)}{runs}"
     blocks = [
-        f"**{sentence}.** The evidence {supports} a difference ({p_text(p_value)}{runs}). This is the primary "
-        f"comparison, on {difference.n_tasks} tasks of `{result.task_set.name}`.{power}"
+        f"**{sentence}.** The evidence {supports} a difference ({evidence}). This is the primary comparison, on "
+        f"{difference.n_tasks} tasks of `{result.task_set.name}`.{power if difference.standard_error else ''}"
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"

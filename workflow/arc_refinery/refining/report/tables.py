@@ -16,9 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.evaluation.power import SIGNIFICANCE
 from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.evaluation.statistics import (
-    SIGNIFICANCE,
     Comparison,
     compare,
     generated_tokens,
