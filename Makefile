@@ -1,4 +1,4 @@
-# make demo: the whole experiment on two CPU cores.   make test: every test that needs no GPU.
+# make quick: two minutes on two CPU cores, an answer.   make demo: the whole experiment.   make test: every test that needs no GPU.
 # make test-fast: quick tests, which load no model and start neither Snakemake, nor a pool, nor hostile programs.
 # make messages: write tests/messages.txt, the wording of all messages.
 # make gpu-env, gpu-unsloth-env: environments for GPU jobs, 9 GB each.   make check-gpu-envs: make and check both.
@@ -6,19 +6,24 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
+# makes the environment; must be CPython 3.11 (envs/check-machine.sh)
+PYTHON ?= python3
 # pytest workers: one of them mostly waits for a pool
 WORKERS ?= 3
 export PATH := $(BIN):$(PATH)
 # else each pytest worker compiles all tests again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
+.PHONY: quick demo test test-fast messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
+
+quick: env
+	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
 
 demo: env
 	# training takes longest and runs on one core, so run what it depends on first
 	$(BIN)/snakemake --cores $(CORES) --prioritize results/demo/adapters/trained
 	@$(BIN)/python benchmarks/sample_report.py demo
-	@echo "The report: $(CURDIR)/results/demo.md"
+	@echo "Report: $(CURDIR)/results/demo.html"
 
 test: vllm trackers condor lint
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup tests
@@ -31,7 +36,7 @@ test-unsloth: .venv-unsloth/installed
 	.venv-unsloth/bin/pytest tests/unsloth_cpu
 
 .venv-unsloth/installed: envs/unsloth-cpu.txt pyproject.toml
-	python3 -m venv .venv-unsloth
+	$(PYTHON) -m venv .venv-unsloth
 	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps -r envs/unsloth-cpu.txt
 	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
@@ -60,7 +65,7 @@ lint: env
 env: $(VENV)/installed
 
 $(VENV)/installed: envs/cpu.txt envs/condor-warning.pth pyproject.toml
-	python3 -m venv $(VENV)
+	python=$$(envs/check-machine.sh $(PYTHON)) && "$$python" -m venv $(VENV)
 	# pip finds a local CPU build of torch; uv installs the rest in seconds, or pip does if uv reaches no index
 	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt

@@ -7,8 +7,9 @@ import pytest
 from checkout import ROOT
 
 SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
-SUFFIXES |= {".txt", ".yaml"}
+SUFFIXES |= {".svg", ".txt", ".yaml"}
 NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
+NAMES |= {"envs/condor-warning.pth"}
 
 
 def test_tracked_files_have_known_suffixes():

@@ -1,0 +1,44 @@
+#!/bin/sh
+# Check this machine in a second, before `make env` downloads anything: Linux, CPython 3.11, free disk space, seccomp.
+# Prints the path of the Python to use; all else goes to stderr. Usage: envs/check-machine.sh [python]
+set -eu
+python=${1:-python3}
+version=3.11 # of the pinned sets in this folder
+needed=3     # GB; 6 with PyPI's build of torch, which has CUDA
+
+fail() {
+  echo "arc-refinery: $1" >&2
+  exit 1
+}
+
+version_of() {
+  "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo none
+}
+
+[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] ||
+  fail "needs Linux on x86-64, this is $(uname -s) on $(uname -m). Use such a machine, a virtual one, or WSL on Windows"
+
+found=$(version_of "$python")
+if [ "$found" != $version ] && [ "$python" = python3 ]; then # nobody chose it
+  if [ "$(version_of python$version)" = $version ]; then
+    python=python$version
+  elif command -v uv >/dev/null; then
+    python=$(uv python find $version 2>/dev/null || { uv python install --quiet $version >&2 && uv python find $version; }) ||
+      fail "needs Python $version, and uv cannot install it: see above"
+  fi
+fi
+[ "$(version_of "$python")" = $version ] ||
+  fail "needs Python $version, $python is $found. Name one: make env PYTHON=/path/to/python$version; or install uv (docs.astral.sh/uv), which fetches it"
+"$python" -c 'import ensurepip, venv' 2>/dev/null ||
+  fail "$python lacks venv and pip. Install them: apt install python$version-venv"
+
+free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1000000) }')
+[ -d .venv ] || [ "$free" -ge $needed ] ||
+  fail "needs $needed GB of disk space, 6 where torch is PyPI's; $(pwd) has $free GB. Free some, or move this folder"
+
+# seccomp(SECCOMP_GET_ACTION_AVAIL, 0, &SECCOMP_RET_ERRNO), as arc_refinery.sandbox.seccomp asks
+"$python" -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).syscall(317, 2, 0, ctypes.byref(ctypes.c_uint32(0x50000))))' ||
+  fail "needs seccomp, which keeps the model's programs in their sandbox; this kernel, or container, has none. Use another"
+
+echo "Linux, Python $version ($python), $free GB free, seccomp: fine." >&2
+command -v "$python"

@@ -1,0 +1,80 @@
+"""envs/check-machine.sh refuses a machine before anything is downloaded; each command that it asks is replaced."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+OLD = 'case "$2" in *version_info*) echo 3.9;; esac'
+REAL = f'exec "{sys.executable}" "$@"'
+
+
+def check(tmp_path: Path, *words: str, **commands: str) -> subprocess.CompletedProcess[str]:
+    """Run it with these shell scripts as commands; `python3_11` is python3.11."""
+    for name, script in (
+        {"python3": REAL, "uname": "echo Linux x86_64 | cut -d' ' -f$([ $1 = -s ] && echo 1 || echo 2)"} | commands
+    ).items():
+        path = tmp_path / name.replace("_", ".")
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    for name in ("sh", "awk", "cut", "df", "env"):
+        if not (tmp_path / name).exists():
+            (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    variables = {"PATH": str(tmp_path)}
+    command = [str(ROOT / "envs/check-machine.sh"), *words]
+    return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path, check=False)
+
+
+@pytest.fixture(autouse=True)
+def on_the_pinned_python() -> None:
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("the sets in envs/ are pinned for CPython 3.11, which runs this test's part of the script")
+
+
+def test_a_fitting_machine_gets_one_line_and_its_python(tmp_path: Path):
+    done = check(tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "python3"))
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_python3_11_is_found_beside_an_older_python3(tmp_path: Path):
+    done = check(tmp_path, python3=OLD, python3_11=REAL)
+    assert done.stdout.strip() == str(tmp_path / "python3.11")
+
+
+def test_uv_installs_python_where_there_is_none(tmp_path: Path):
+    uv = f'[ "$2" = install ] && touch {tmp_path}/installed; [ -e {tmp_path}/installed ] && echo {sys.executable}'
+    done = check(tmp_path, python3=OLD, uv=uv, touch='exec /usr/bin/touch "$@"')
+    assert done.stdout.strip().splitlines()[-1] == sys.executable, done.stderr
+
+
+@pytest.mark.parametrize(
+    "commands, named",
+    [
+        ({"uname": "echo Darwin"}, "Darwin"),
+        ({"python3": OLD}, "python3 is 3.9"),
+        ({"df": "printf 'Filesystem\\n/dev/x 9 9 2000000 1%% /\\n'"}, "2 GB"),
+        ({"python3": f'case "$2" in *ensurepip*) exit 1;; *) {REAL};; esac'}, "python3.11-venv"),
+        ({"python3": f'case "$2" in *seccomp*|*syscall*) exit 1;; *) {REAL};; esac'}, "seccomp"),
+    ],
+)
+def test_what_is_missing_is_named_in_one_line(tmp_path: Path, commands: dict[str, str], named: str):
+    done = check(tmp_path, **commands)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("arc-refinery: ") and named in line
+
+
+def test_make_env_stops_before_it_makes_anything(tmp_path: Path):
+    old = tmp_path / "python3.9"
+    old.write_text(f"#!/bin/sh\n{OLD}\n")
+    old.chmod(0o755)
+    done = subprocess.run(
+        ["make", "env", f"PYTHON={old}", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "MAKEFLAGS": ""},
+    )  # fmt: skip
+    assert done.returncode != 0 and "PYTHON=" in done.stderr
+    assert not (tmp_path / "venv").exists()
