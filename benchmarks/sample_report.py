@@ -9,25 +9,37 @@ from pathlib import Path
 
 import pandas as pd
 
+RESULTS = Path("results")
 SAMPLES = Path(__file__).parents[1] / "docs/sample-report/results"
 TOLERANCE = 0.005  # half a percentage point of any metric of an arm
 
 
-def largest_difference(report: Path, sample: Path) -> float:
-    """Return the largest difference of any metric of any arm (shares); infinite where sets, arms or metrics differ."""
-    largest = 0.0
+def largest_difference(report: Path, sample: Path) -> float | None:
+    """Return the largest difference of any metric of any arm (shares); None where sets, arms or metrics differ."""
+    differences = []
     for path in sorted(sample.glob("*-arms.csv")):
+        if not (report / path.name).exists():
+            return None
         tables = [pd.read_csv(folder / path.name, index_col="name") for folder in (report, sample)]
         if not (tables[0].index.equals(tables[1].index) and tables[0].columns.equals(tables[1].columns)):
-            return float("inf")
-        largest = max(largest, float((tables[0] - tables[1]).abs().max(axis=None)))
-    return largest
+            return None
+        differences.append(float((tables[0] - tables[1]).abs().max(axis=None)))
+    return max(differences, default=None)
+
+
+def comparison(name: str) -> str:
+    """Whether an experiment has the metrics of its sample report, in one line."""
+    sample = SAMPLES / name
+    difference = largest_difference(RESULTS / name / "report", sample / "report")
+    if difference is None:
+        return f"Not the experiment of the sample report ({sample}.md): it has other sets, arms or metrics."
+    if difference == 0:
+        return f"Same as the sample report ({sample}.md): every metric of every arm is equal."
+    same = "Same as" if difference <= TOLERANCE else "NOT the same as"
+    return f"{same} the sample report ({sample}.md): metrics differ by up to {100 * difference:.2f} percentage points."
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("experiment", help="its name, e.g. demo")
-    name = parser.parse_args().experiment
-    points = 100 * largest_difference(Path("results") / name / "report", SAMPLES / name / "report")
-    are = "are" if points <= 100 * TOLERANCE else "are NOT"
-    print(f"Its figures {are} those of the sample report: they differ by {points:.2f} percentage points at most.")
+    print(comparison(parser.parse_args().experiment))
