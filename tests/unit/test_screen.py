@@ -135,12 +135,14 @@ def test_a_job_that_is_started_again_and_finishes_has_not_failed(tmp_path: Path)
     assert run.screen.end().startswith("1 jobs")
 
 
-def test_success_ends_with_the_pages_that_were_made():
+@pytest.mark.parametrize("first, shown", [("**Yes**: `a` is better.", ["Yes: a is better."]), ("| a |", [])])
+def test_success_ends_with_the_first_sentence_of_the_report(tmp_path: Path, first: str, shown: list[str]):
+    (tmp_path / "x.md").write_text(f"# Experiment x\n\n{first}\n\nMore.\n")
     run = Run()
     run.begin(1)
-    run.start(1, "write the report", output=["results/x.md", "results/x.html"])
+    run.start(1, "write the report", output=[str(tmp_path / "x.md"), str(tmp_path / "x.html")])
     run.log("job_finished", job_id=1)
-    assert run.screen.end().endswith("Report: results/x.html")
+    assert run.screen.end().splitlines()[1:] == [*shown, f"Report: {tmp_path / 'x.html'}"]
 
 
 def test_ctrl_c_is_not_a_failure(tmp_path: Path):

@@ -82,8 +82,8 @@ class Screen(logging.StreamHandler[TextIO]):
     def end(self) -> str:
         """How the run ended."""
         if self._n_finished == self._n_jobs and not self._failed:
-            end = f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."
-            return " ".join([end, *(f"Report: {page}" for page in self._pages)])
+            end = [f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."]
+            return "\n".join(end + [line for page in self._pages for line in (*_answer(page), f"Report: {page}")])
         kept = f"{self._n_finished} of {self._n_jobs} jobs are finished and kept"
         if is_stopped() or not self._failed:
             return f"Stopped: {kept}; so is what sampling and training have begun. The same command continues."
@@ -200,6 +200,12 @@ def stage(benchmark: Path) -> str:
     if name.endswith(".curves"):
         return "curves"
     return "sft" if re.match(r"sft(-|$)", name) else "train"
+
+
+def _answer(page: str) -> list[str]:
+    """The first sentences of a report, which follow its title."""
+    blocks = Path(page).with_suffix(".md").read_text().split("\n\n")
+    return [re.sub(r"[*`]", "", block) for block in blocks[1:2] if not block.startswith(("#", "|", "!", "<"))]
 
 
 def _reason(logs: list[str]) -> list[str]:
