@@ -24,6 +24,9 @@ if not workflow.configfiles and not {"experiment", "base"} & set(config):
     configfile: "config/config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 include: "rules/common.smk"
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
+from checkout import ROOT
 from factories import make_task
 from handmade import graded, prompt, sampled_with
+from jinja2 import Template
 from messages import Wording, line_with
 
 from arc_refinery import config, records
@@ -427,6 +429,14 @@ def test_what_became_of_attempts_and_which_tasks_were_won(folder: Path, text: st
     rates = pd.read_csv(folder / "report/small-pass-rates.csv", index_col=["arm", "task_id"])
     assert rates.loc[("refine-trained", "b")].tolist() == [0.0, 0.5, "only refining"]
     assert list(rates.loc["refine-base"].index) == ["a", "b", "c"]
+
+
+def test_snakemakes_report_says_what_each_picture_shows(folder: Path):
+    caption = Template((ROOT / "workflow/report/figure.rst").read_text())
+    names = [str(path.relative_to(folder / "report").with_suffix("")) for path in (folder / "report").rglob("*.png")]
+    captions = {name: caption.render(snakemake={"wildcards": {"name": name}}) for name in names}
+    assert [name for name, text in captions.items() if "Lengths of prompts" in text] == ["lengths"]
+    assert len(set(captions.values())) == len(names) and min(map(len, captions.values())) > 40
 
 
 def test_plots_are_there_as_svg_too_without_a_date(folder: Path):

@@ -128,6 +128,7 @@ def test_snakemake_writes_its_own_report(finished: Checkout):
     pictures = list((finished.folder / "results/small/report").rglob("*.png"))
     assert any(path.parent.name == "gallery" for path in pictures)
     assert all(str(path.relative_to(finished.folder)) in snakemakes for path in pictures)
+    assert "The experiment" in snakemakes and "What became of attempts" in snakemakes  # captions
     assert len(page) < 1_500_000  # Chromium opens no address beyond 2 MiB, and base64 adds a third
 
 
