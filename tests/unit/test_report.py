@@ -228,7 +228,7 @@ def test_arms_that_differ_in_more_than_training_are_named_in_the_first_sentence(
 
 def test_the_first_screen_has_one_row_per_arm_and_a_repaired_program(text: str):
     first_screen = text.partition("\n## ")[0]
-    rows = re.findall(r"^\| `([\w-]+)`: (.*) \| (.*) \|$", first_screen, re.MULTILINE)
+    rows = re.findall(r"^\| `([\w-]+)`: (.*) \| (.*) \|$", first_screen.replace("\xa0", " "), re.MULTILINE)
     assert rows == [
         ("independent", "4", "2 (50.0 %)"),
         ("refine-base", "2 + 2", "1 (25.0 %)"),

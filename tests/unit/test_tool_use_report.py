@@ -275,6 +275,16 @@ def test_transcripts_are_of_the_questions_that_gained_most(text: str):
     assert "    [tool]\n    2\n    [assistant]\n    letter C\n    [answered; reward 1]" in transcripts
 
 
+def test_long_transcripts_on_the_first_screen_are_folded(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch):
+    folded = "<details><summary>Episodes"
+    assert folded not in text
+    monkeypatch.setattr("arc_refinery.tool_use.report.report.MAX_UNFOLDED", 5)
+    first_screen = composed(tmp_path, experiment(tmp_path)).partition("## ")[0]
+    assert (
+        first_screen.index("**How much is 1") < first_screen.index(folded) < first_screen.index("`untrained`, 0 of 4")
+    )
+
+
 def test_the_first_sentences_say_what_was_trained_and_what_a_reward_is(text: str, wording: Wording):
     wording(line_with(text, "Reward "))
 

@@ -94,7 +94,7 @@ class LineEnd(NamedTuple):
     color: str
 
 
-def label_line_ends(axes: Axes, ends: Sequence[LineEnd], fontsize: float = 8.0) -> None:
+def label_line_ends(axes: Axes, ends: Sequence[LineEnd], fontsize: float = 8.5) -> None:
     """Write a label to the right of the axes for each line, level with its end where labels do not overlap.
 
     The limits of the axes must be final.

@@ -39,7 +39,7 @@ def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> 
     The line of a repeated arm is the mean of the repetitions; a band reaches from the lowest to the highest.
     """
     label, unit = X_LABELS[x]
-    figure = Figure(figsize=(6.2, max(3.4, 1.0 + 0.42 * len(curves))), layout="constrained")
+    figure = Figure(figsize=(5.4, max(3.2, 1.0 + 0.45 * len(curves))), layout="constrained")
     axes = figure.subplots()
     ends = []
     for (name, curve), color in zip(curves.items(), line_colors(len(curves)), strict=True):

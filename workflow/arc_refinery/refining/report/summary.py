@@ -138,7 +138,7 @@ def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> st
     """Count the tasks solved: one row per arm, the mean of its repetitions; one column per set."""
     rows = []
     for name, arms in experiment.repetitions.items():
-        budget = " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
+        budget = "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}".join(str(turn.n_predictions) for turn in arms[0].turns)
         counts = [float(np.mean([result.arms[arm.name]["is_correct"].sum() for arm in arms])) for result in evaluated]
         cells = [
             f"{f'{count:.1f}'.removesuffix('.0')} ({percent(count / result.n)})"

@@ -15,6 +15,7 @@ from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.reporting import provenance, training
 from arc_refinery.reporting.markdown import (
     estimate_text,
+    folded,
     folded_section,
     interval_text,
     markdown_table,
@@ -37,6 +38,7 @@ from arc_refinery.tool_use.report.transcripts import (
 )
 
 Differences = Mapping[tuple[str, str], Estimate]  # pass@1, first minus second, by pair of arms
+MAX_UNFOLDED = 40  # lines
 PATTERNS = (
     "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out pattern is "
     "new to the model."
@@ -63,7 +65,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         f"# Experiment {experiment.experiment}: tool use",
         *_headline(experiment, evaluated, differences),
         _setup(experiment),
-        *transcripts(experiment, evaluated[0])[0],
+        *_shortened(transcripts(experiment, evaluated[0])[0]),
         "## Limitations",
         "\n".join(f"- {item}" for item in limits),
         *(
@@ -80,6 +82,13 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
         *folded_section("Keys of the configuration", ["## Settings", *provenance.settings(experiment)]),
         *folded_section("Command, code, packages", provenance.section(experiment, folder, seeds)),
     ]
+
+
+def _shortened(transcript: Sequence[str]) -> list[str]:
+    """Fold the episodes on a question if they would fill the first screen."""
+    question, *episodes = transcript
+    is_short = "\n".join(episodes).count("\n") < MAX_UNFOLDED
+    return [question, *(episodes if is_short else [folded("Episodes on this question", *episodes)])]
 
 
 def _setup(experiment: ToolUse) -> str:
