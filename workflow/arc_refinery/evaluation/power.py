@@ -5,7 +5,7 @@
 >>> f"{100 * expected_of_solved(100):.1f}"  # tasks solved, of 100
 '10.3'
 
-Before a run, nothing is known about its arms, so the results of the demo are assumed (docs/statistics.md).
+Before a run, nothing is known about its arms, so the results of the demo are assumed (docs/methods.md).
 """
 
 from statistics import NormalDist

@@ -97,7 +97,7 @@ def _primary(experiment: Refining, result: EvaluatedSet) -> list[str]:
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"
-        blocks.append(f"Tasks solved: {_solved_sentence(solved)}. The evidence {verdict} a difference.")
+        blocks.append(f"With all attempts, {_solved_sentence(solved)}. The evidence {verdict} a difference.")
     return blocks + _controls(experiment, result)
 
 
