@@ -12,7 +12,7 @@ from checkout import ROOT, Checkout
 
 from arc_refinery import records
 from arc_refinery.config import check_files, load_experiment
-from arc_refinery.config.loading import merged
+from arc_refinery.config.layers import merged
 from arc_refinery.records import Prompt
 from arc_refinery.refining.prompts import COMPACT, save_template
 
