@@ -1,6 +1,7 @@
 """The count of GPU memory, against hand arithmetic, PyTorch's own allocations, and every config that asks for a GPU."""
 
 import json
+import re
 import subprocess
 import sys
 import weakref
@@ -14,8 +15,9 @@ import yaml
 from checkout import ROOT, TINY
 from messages import Wording
 
+from arc_refinery.cli.doctor import Memory
 from arc_refinery.config import Dtype, Experiment, load_experiment, validate_experiment
-from arc_refinery.errors import ModelError
+from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.shape import PUBLISHED_SHAPES, Shape, shape_of
 from arc_refinery.sampling import gpu_memory
 from arc_refinery.sampling.gpu_memory import (
@@ -356,12 +358,25 @@ def test_where_no_number_of_passes_is_enough_another_gpu_is_advised(wording: Wor
     changes: dict[str, Any] = {"resources__train__gpu_mem_mb": 24000}
     (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
     assert "gradient_accumulation_steps" not in warning
-    assert "training.grpo.sleep_mode" in warning and "resources.train.gpu_mem_mb" in warning
+    assert "sleep_mode" not in warning  # with it, it would not fit either
+    assert "training.lora.load_in_4bit" not in warning and "resources.train.gpu_mem_mb" in warning
     wording(warning)
     changes |= {"training__grpo__sleep_mode": True, "training__grpo__gpu_memory_utilization": 0.9}
     (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
     assert "training.grpo.gpu_memory_utilization" in warning and "sleep_mode" not in warning
     wording(warning)
+
+
+@pytest.mark.parametrize("gpu_mem_mb", [32000, 40000, 48000])
+def test_the_keys_that_are_advised_make_it_fit(gpu_mem_mb: int):
+    changes: dict[str, Any] = {"resources__train__gpu_mem_mb": gpu_mem_mb}
+    (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
+    ways = re.findall(r"set (training\.\S+) to (\S+)((?: and \S+ to [\d.]+)?(?: with \S+ \d+)?)", warning)
+    assert ways
+    for key, value, more in ways:
+        followed = {key: value} | dict(re.findall(r"(?:and|with) (\S+) (?:to )?([\d.]+)", more))
+        advised = {name.replace(".", "__"): yaml.safe_load(text.rstrip(",")) for name, text in followed.items()}
+        assert memory_warnings(changed("multi-turn-rl", **changes, **advised), "c.yaml") == [], key
 
 
 def test_vllm_needs_room_for_one_window(wording: Wording):
@@ -501,3 +516,14 @@ def test_the_command_needs_neither_torch_nor_the_hub():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "| vLLM's share (0.3) | 23.4 |" in done.stdout
+
+
+def test_the_command_fails_for_a_job_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    small = {"base": str(CONFIGS["multi-turn-rl"]), "experiment": "s", "resources": {"train": {"gpu_mem_mb": 40000}}}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(small))
+    with pytest.raises(InputError) as caught:
+        Memory(configfile=tmp_path / "small.yaml").run()
+    assert str(tmp_path / "small.yaml") in str(caught.value)
+    assert "train trained" in str(caught.value)
+    assert "sample" not in str(caught.value)
+    assert "Does not fit: " in capsys.readouterr().out

@@ -54,7 +54,7 @@ class Doctor(Command):
 
 
 class Memory(Command):
-    """Print how much GPU memory an experiment's jobs need, estimated from its config; needs no GPU.
+    """Estimate the GPU memory that an experiment's jobs need from its config; exit code 1 if a job does not fit.
 
     Example:
         arc-refinery doctor memory --configfile config/multi-turn-rl.yaml
@@ -63,6 +63,11 @@ class Memory(Command):
     configfile: Path  # config of an experiment of either kind
 
     def run(self) -> None:
-        from arc_refinery.sampling.gpu_memory import memory_page
+        from arc_refinery.sampling.gpu_memory import counts, memory_page
 
-        print(memory_page(config.load_experiment(self.configfile)))
+        experiment = config.load_experiment(self.configfile)
+        print(memory_page(experiment), flush=True)
+        if unfit := [count.job for count in counts(experiment) if count.faults]:
+            raise InputError(
+                f"{self.configfile}: does not fit: {', '.join(unfit)}; change the keys that are named above"
+            )

@@ -33,6 +33,8 @@ ATTENTION_BACKWARD = {2: (18, 8), 4: (15, 16)}
 HEAD_TILE = (4096, 32768)  # tokens x vocabulary: TRL 1.16 projects hidden states to logits in tiles of that size
 ADAPTER = {4: 4 * 4 + 2, 2: 4 * 2}  # bytes: weights, gradients, Adam's two moments; autocast's copy of float32 ones
 
+LONGEST_ROW = "the longest row (training.max_seq_length, model.window)"
+
 Items = dict[str, int]  # bytes
 Faults = tuple[str, ...]
 CONTEXT: Items = {"CUDA context and libraries (assumed)": GIB}
@@ -207,11 +209,59 @@ def steps(experiment: Experiment) -> Iterator[Step]:
 
 
 def _training(step: Step, gpu_mem_mb: int) -> Count:
+    items, remark, starved = _held(step, step.passes, gpu_mem_mb)
+    advice = f"lower {LONGEST_ROW} or raise resources.train.gpu_mem_mb"
+    if fewest := _fewest_passes(step, gpu_mem_mb):
+        advice = f"set {step.key}.gradient_accumulation_steps to {fewest} (now {step.passes}), or {advice}"
+    else:
+        advice = "".join(f"{way}, or " for way in _ways_to_fit(step, gpu_mem_mb)) + advice
+    faults = starved if _fits(items, gpu_mem_mb) else (advice, *starved)
+    what = "completions" if isinstance(step.settings, PolicyGradient) else "rows"
+    load = f"{step.n_rows // step.passes} {what} of up to {step.length:,} tokens per pass"
+    return Count(step.job, load, items, gpu_mem_mb, remark, faults)
+
+
+def _fewest_passes(step: Step, gpu_mem_mb: int) -> int | None:
+    """Return the number of passes per step that fit, at least as many as the config says; None if none do."""
+    for passes in range(step.passes, step.n_rows + 1, step.n_processes):
+        if step.n_rows % passes == 0:
+            items, _, starved = _held(step, passes, gpu_mem_mb)
+            if _fits(items, gpu_mem_mb) and not starved:
+                return passes
+    return None
+
+
+def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
+    """Yield the keys of a config with which a step fits that no number of passes makes fit."""
+    changes: list[tuple[str, Step]] = []
+    if isinstance(step.settings, PolicyGradient) and step.settings.sampler == "vllm-colocate":
+        key, grpo = step.key, step.settings
+        if grpo.sleep_mode:
+            yield f"lower {key}.gpu_memory_utilization"
+        elif not grpo.trains_with_unsloth:
+            utilization = max(grpo.gpu_memory_utilization, 0.6)  # asleep, vLLM needs no room beside the passes
+            asleep = grpo.model_copy(update={"sleep_mode": True, "gpu_memory_utilization": utilization})
+            text = f"set {key}.sleep_mode to true and {key}.gpu_memory_utilization to {utilization}"
+            changes.append((text, replace(step, settings=asleep)))
+        server = grpo.model_copy(update={"sampler": "vllm-server", "sleep_mode": False})
+        n_gpus = grpo.n_training_processes + grpo.sampler_gpus
+        text = f"set {key}.sampler to vllm-server and resources.train.gpus to {n_gpus}"
+        changes.append((text, replace(step, settings=server)))
+    if not step.lora.load_in_4bit:
+        in_4bit = step.lora.model_copy(update={"load_in_4bit": True})
+        changes.append(("set training.lora.load_in_4bit to true", replace(step, lora=in_4bit)))
+    for text, changed in changes:
+        if passes := _fewest_passes(changed, gpu_mem_mb):
+            more = f" with {step.key}.gradient_accumulation_steps {passes}" if passes != step.passes else ""
+            yield f"{text}{more}"
+
+
+def _held(step: Step, passes: int, gpu_mem_mb: int) -> tuple[Items, str, Faults]:
+    """Return what a step holds in so many passes, what is left for vLLM's KV cache, and why that is too little."""
     shape, width = step.shape, WIDTH[step.model.dtype]
     frozen = _weights(shape, width, step.lora.load_in_4bit)
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
     frozen["adapter: weights, gradients, optimizer"] = n_adapter * ADAPTER[2 if step.lora.load_in_4bit else 4]
-    shorter = "the longest row (training.max_seq_length, model.window)"
     sampling: Items = {}  # never at the same time as a pass
     remark, starved = "", Faults()
     grpo = step.settings
@@ -235,37 +285,14 @@ def _training(step: Step, gpu_mem_mb: int) -> Count:
                 n_sampled = step.n_rows // step.n_processes * grpo.steps_per_generation
                 needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, n_sampled).values())
                 per_token = shape.kv_bytes_per_token(width)
-                advice = f"raise {step.key}.gpu_memory_utilization or lower {shorter}"
+                advice = f"raise {step.key}.gpu_memory_utilization or lower {LONGEST_ROW}"
                 remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
             case "vllm-server":
                 pass
 
-    def items(passes: int) -> Items:
-        n_rows = step.n_rows // passes
-        held = training_pass(shape, width, n_rows, step.length, step.n_scored, step.prompts_of(n_rows))
-        return frozen | max(held, sampling, key=lambda part: sum(part.values())) | CONTEXT
-
-    enough = (
-        passes
-        for passes in range(step.passes, step.n_rows + 1, step.n_processes)
-        if step.n_rows % passes == 0 and _fits(items(passes), gpu_mem_mb)
-    )
-    fewest = next(enough, None)
-    advice = f"lower {shorter} or raise resources.train.gpu_mem_mb"
-    if fewest:
-        advice = f"set {step.key}.gradient_accumulation_steps to {fewest} (now {step.passes}), or {advice}"
-    else:
-        match step.settings:
-            case PolicyGradient(sampler="vllm-colocate", sleep_mode=True):
-                advice = f"lower {step.key}.gpu_memory_utilization, {advice}"
-            case PolicyGradient(sampler="vllm-colocate", trains_with_unsloth=False):
-                advice = f"set {step.key}.sleep_mode to true, {advice}"
-            case _:
-                pass
-    faults = starved if _fits(items(step.passes), gpu_mem_mb) else (advice, *starved)
-    what = "completions" if isinstance(step.settings, PolicyGradient) else "rows"
-    load = f"{step.n_rows // step.passes} {what} of up to {step.length:,} tokens per pass"
-    return Count(step.job, load, items(step.passes), gpu_mem_mb, remark, faults)
+    n_rows = step.n_rows // passes
+    held = training_pass(shape, width, n_rows, step.length, step.n_scored, step.prompts_of(n_rows))
+    return frozen | max(held, sampling, key=lambda part: sum(part.values())) | CONTEXT, remark, starved
 
 
 def training_pass(shape: Shape, width: int, n_rows: int, length: int, n_scored: int, n_prompts: int = 0) -> Items:
