@@ -77,10 +77,11 @@ def exists(path: str) -> bool:
 
 
 def fault_of_ours(words: list[str]) -> str | None:
+    words = words[words[:1] == ["help"] :]
     if (
         not words
         or OPEN.search(words[0])
-        or words == ["--help"]
+        or words[0] in ("--help", "--version", "--completion")
         or (words[:2] == ["train", "--kind"] and words[2] not in KINDS)
     ):
         return None
