@@ -14,6 +14,7 @@ from adapters import make_adapter
 from checkout import TINY
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils.logging import enable_progress_bar
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
 from arc_refinery.barc.tasks import tasks_from_problems
@@ -38,6 +39,12 @@ pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
 @pytest.fixture(scope="module")
 def sampler(on_a_cpu: None) -> TransformersSampler:
     return TransformersSampler(MODEL, None, DECODING, TOKENIZER)
+
+
+def test_loading_writes_no_progress_bar_into_a_log(capfd: pytest.CaptureFixture[str]) -> None:
+    enable_progress_bar()
+    TransformersSampler(MODEL, None, DECODING, TOKENIZER)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.fixture(scope="module")

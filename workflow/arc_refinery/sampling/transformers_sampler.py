@@ -5,6 +5,7 @@ together: attempts on prompts of one task, never on other tasks or shards, and t
 """
 
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from transformers import (
     set_seed,
 )
 from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+from transformers.utils.logging import disable_progress_bar
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import ModelError
@@ -194,6 +196,8 @@ def load_weights(model: ModelConfig, in_4bit: bool, **options: Any) -> Any:
     # On an H100 torch prefers it to FlashAttention; it builds a plan for each shape and keeps it for ever, and nearly
     # every batch has another length. vLLM turns it off as well. No effect without CUDA.
     torch.backends.cuda.enable_cudnn_sdp(False)
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # unreadable in log files
     dtype = getattr(torch, model.dtype)
     if in_4bit:
         options["quantization_config"] = BitsAndBytesConfig(**four_bits(model.dtype))
