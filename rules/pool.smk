@@ -36,6 +36,12 @@ def mind_cores():
         )
 
 
+def planned_jobs():
+    """The benchmark of each job to run, and the numbers of the jobs that it waits for."""
+    dag = workflow.dag
+    return {dag.jobid(job): (job.benchmark, [*map(dag.jobid, dag.dependencies[job])]) for job in dag.needrun_jobs()}
+
+
 def on_htcondor():
     return workflow.executor_plugin.name == "htcondor"
 
@@ -43,10 +49,10 @@ def on_htcondor():
 onstart:
     date_back(Path("results", experiment.experiment), logger.warning)
     if screen and workflow.local_exec:
-        pages = (
-            Path(root, "logs", experiment.experiment, "machine-time.md") for root in ("", "docs/sample-report")
+        screen.expect(
+            planned_jobs(),
+            [Path(root, "logs", experiment.experiment, "machine-time.md") for root in ("", "docs/sample-report")],
         )
-        screen.expect((job.benchmark for job in workflow.dag.needrun_jobs()), pages)
     if workflow.local_exec:
         mind_cores()
         interrupt_once()

@@ -15,8 +15,8 @@ from arc_refinery.runs.screen import Screen
 class Run:
     """A run whose records are made by hand; the clock is the time of these records."""
 
-    def __init__(self, report: Path | None = None, **settings: Any) -> None:
-        self.stream = io.StringIO()
+    def __init__(self, report: Path | None = None, stream: io.StringIO | None = None, **settings: Any) -> None:
+        self.stream = stream or io.StringIO()
         usual = {"quiet": None, "dryrun": False, "printshellcmds": False, "nocolor": False}
         self.screen = Screen(self.stream, SimpleNamespace(**usual | settings), report)
 
@@ -170,26 +170,36 @@ def test_nothing_to_be_done_names_the_report_that_is_there(tmp_path: Path):
         assert (str(report) in run.lines[0]) == named
 
 
-def test_the_time_left_follows_from_the_table_of_an_earlier_run(tmp_path: Path):
+PAGE = """
+| stage | jobs | wall s | CPU s |
+| --- | ---: | ---: | ---: |
+| sample | 4 | 40 | 2 |
+| train | 1 | 100 | 2 |
+| report | 1 | 20 | 2 |
+"""
+
+
+@pytest.mark.parametrize(
+    "jobs, left",
+    [
+        # two jobs of 10 s took 30, beside each other; so do the other four, two by two
+        ({number: (f"b/a/sample-{number}.tsv", []) for number in range(1, 7)}, "60 s"),
+        # training cannot be divided
+        ({1: ("b/a/sample-1.tsv", []), 2: ("b/a/sample-2.tsv", []), 3: ("b/adapters/x.tsv", [1, 2])}, "5 min"),
+        ({1: ("b/a/sample-1.tsv", []), 2: ("b/a/sample-2.tsv", []), 3: ("b/unknown.tsv", [])}, None),
+    ],
+)
+def test_the_time_left_follows_from_the_table_of_an_earlier_run(tmp_path: Path, jobs: Any, left: str | None):
     page = tmp_path / "machine-time.md"
-    page.write_text(
-        "| stage | jobs | wall s |\n| --- | ---: | ---: |\n| sample | 4 | 40 | 2 |\n| report | 1 | 20 | 2 |\n"
-    )
+    page.write_text(PAGE)
     run = Run()
     run.begin(3)
-    run.screen.expect(["b/a/sample-1.tsv", "b/a/sample-2.tsv", "b/report.tsv", None], [tmp_path / "none.md", page])
-    run.start(1, "sample")
-    run.log("job_finished", job_id=1, at=100)  # 10 of 40 seconds of work took 100
-    assert run.lines[-1].endswith(": 2 min, about 5 min left")
-
-
-def test_no_time_left_is_told_where_a_stage_is_unknown():
-    run = Run()
-    run.begin(2)
-    run.screen.expect(["b/a/sample-1.tsv", "b/report.tsv"], [])
-    run.start(1, "sample")
-    run.log("job_finished", job_id=1, at=50)
-    assert run.lines[-1].endswith(": 50 s")
+    run.screen.expect(jobs, [tmp_path / "none.md", page])
+    for number in (1, 2):
+        run.start(number, "sample")
+    for number in (1, 2):
+        run.log("job_finished", job_id=number, at=30)
+    assert run.lines[-1].endswith(f": 30 s, about {left} left" if left else ": 30 s")
 
 
 def test_snakemakes_own_output_stays_where_it_is_wanted():
@@ -200,5 +210,29 @@ def test_snakemakes_own_output_stays_where_it_is_wanted():
     verbose = SimpleNamespace(verbose=True, debug_dag=False, quiet=None)
     assert Screen.replace(logger, verbose, None) is None and logger.handlers == [handler]
     usual = SimpleNamespace(verbose=False, debug_dag=False, quiet=None)
+    file = logging.NullHandler()
+    file.name = "DefaultLogFileHandler"
+    choice = SimpleNamespace(printshellcmds=False)
+    file.filters.append(choice)
+    logger.addHandler(file)
     screen = Screen.replace(logger, usual, None)
-    assert logger.handlers == [screen]
+    assert logger.handlers == [file, screen] and choice.printshellcmds
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_what_runs_in_its_last_line(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("TERM", "xterm")
+    run = Run(stream=Terminal())
+    run.begin()
+    run.start(1, "train trained")
+    assert run.stream.getvalue().endswith("\r\033[Krunning: train trained (logs/x/1.log)")
+    run.start(2, "sample: " + "x" * 60)
+    assert len(run.stream.getvalue().rpartition("\033[K")[2]) == 59
+    run.log("job_finished", job_id=2)
+    run.log("job_finished", job_id=1)
+    assert run.stream.getvalue().endswith(": 0 s\n")

@@ -7,12 +7,14 @@ All of Snakemake's messages, with the commands of the jobs, are in `.snakemake/l
 """
 
 import logging
+import os
 import re
 import shutil
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any, TextIO
@@ -48,13 +50,14 @@ class Screen(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self._settings, self._report = settings, report
         self._quiet = {str(about).lower().rpartition(".")[2] for about in settings.quiet or ()}
-        self._is_terminal = stream.isatty()
+        self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._running: dict[int, Job] = {}
         self._failed: dict[int, Job] = {}
         self._pages: list[str] = []
-        self._n_jobs = self._n_finished = 0
+        self._finished: set[int] = set()
+        self._n_jobs = 0
         self._began = time.time()
-        self._planned: Counter[str] = Counter()
+        self._planned: dict[int, tuple[str, list[int]]] = {}
         self._seconds: dict[str, float] = {}
         self._took: defaultdict[str, list[float]] = defaultdict(list)
 
@@ -63,28 +66,36 @@ class Screen(logging.StreamHandler[TextIO]):
         """Replace Snakemake's handler; not with --verbose or --debug-dag, nor if a plugin writes to the terminal."""
         if settings.verbose or settings.debug_dag:
             return None
-        for handler in logger.handlers:
+        screen = None
+        for handler in list(logger.handlers):
             if handler.name == "DefaultStreamHandler" and isinstance(handler, logging.StreamHandler):
                 logger.removeHandler(handler)
                 logger.addHandler(screen := cls(handler.stream, settings, report))
-                return screen
-        return None
+            elif handler.name == "DefaultLogFileHandler":  # in .snakemake/log, where commands are looked up
+                for choice in handler.filters:
+                    vars(choice)["printshellcmds"] = True
+        return screen
 
-    def expect(self, benchmarks: Iterable[str | None], pages: Iterable[Path]) -> None:
-        """Estimate the time left, from the first of these pages of machine time that exists."""
-        self._planned = Counter(stage(Path(path)) for path in benchmarks if path)
-        for page in pages:
-            if page.exists():
-                rows = re.findall(r"^\| ([\w-]+) \| (\d+) \| ([\d.]+) \|", page.read_text(), re.MULTILINE)
-                self._seconds = {name: float(seconds) / int(n_jobs) for name, n_jobs, seconds in rows}
-                return
+    def expect(self, jobs: Mapping[int, tuple[str | None, list[int]]], pages: Iterable[Path]) -> None:
+        """Estimate the time left, from the first of these pages of machine time that exists.
+
+        `jobs` has the benchmark of each job, and the numbers of those that it waits for.
+        """
+        self._planned = {
+            number: (stage(Path(benchmark)) if benchmark else "", before)
+            for number, (benchmark, before) in jobs.items()
+        }
+        for page in filter(Path.exists, pages):
+            rows = re.findall(r"^\| ([\w-]+) \| (\d+) \| ([\d.]+) \|", page.read_text(), re.MULTILINE)
+            self._seconds = {name: float(seconds) / int(n_jobs) for name, n_jobs, seconds in rows}
+            return
 
     def end(self) -> str:
         """How the run ended."""
-        if self._n_finished == self._n_jobs and not self._failed:
+        if len(self._finished) == self._n_jobs and not self._failed:
             end = [f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."]
             return "\n".join(end + [line for page in self._pages for line in (*_answer(page), f"Report: {page}")])
-        kept = f"{self._n_finished} of {self._n_jobs} jobs are finished and kept"
+        kept = f"{len(self._finished)} of {self._n_jobs} jobs are finished and kept"
         if is_stopped() or not self._failed:
             return f"Stopped: {kept}; so is what sampling and training have begun. The same command continues."
         lines = [line for job in self._failed.values() for line in (f"Failed: {job.words}", *_reason(job.logs))]
@@ -92,8 +103,19 @@ class Screen(logging.StreamHandler[TextIO]):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = self._text(record)
-        if text and self._is_shown(record):
-            self._write(text, record.levelno)
+        text = f"{text}\n" if text and self._is_shown(record) else ""
+        self.stream.write(self._for_terminal(text, record.levelno) if self._is_terminal else text)
+        self.flush()
+
+    def _for_terminal(self, text: str, level: int) -> str:
+        """In color, and followed by a line of what runs, which the next message replaces."""
+        color = 31 if level >= logging.ERROR else 33 if level >= logging.WARNING else 0
+        if text and color and not self._settings.nocolor:
+            text = f"\033[{color}m{text[:-1]}\033[0m\n"
+        running = "; ".join(f"{job.words} ({job.logs[0]})" for job in self._running.values())
+        if running and not self._settings.dryrun and not self._quiet:
+            text += f"running: {running}"[: shutil.get_terminal_size().columns - 1]
+        return f"\r\033[K{text}"
 
     def _is_shown(self, record: logging.LogRecord) -> bool:
         if record.levelno >= logging.ERROR:
@@ -154,13 +176,13 @@ class Screen(logging.StreamHandler[TextIO]):
         if job is None:
             return ""
         self._failed.pop(number, None)  # it was started again
-        self._n_finished += 1
+        self._finished.add(number)
         self._pages += job.pages
         if job.stage:
             self._took[job.stage].append(now - job.started)
         left = self._left(now)
-        took = _duration(now - job.started) + (f", about {_duration(left)} left" if left else "")
-        return f"{_clock(now)}  {self._n_finished} of {self._n_jobs}  {job.words}: {took}"
+        took = _duration(now - job.started) + (f", about {_duration(left)} left" if left and left >= 1 else "")
+        return f"{_clock(now)}  {len(self._finished)} of {self._n_jobs}  {job.words}: {took}"
 
     def _fail(self, number: int, logs: list[str], now: float) -> str:
         job = self._running.pop(number, None)
@@ -170,26 +192,26 @@ class Screen(logging.StreamHandler[TextIO]):
         return f"{_clock(now)}  FAILED  {job.words}"
 
     def _left(self, now: float) -> float | None:
-        """Seconds left, if the work that is left takes as long as that of the run so far; None if it is not known."""
-        seconds = {name: mean(took) for name, took in self._took.items()} | self._seconds
-        if not self._planned or not self._planned.keys() <= seconds.keys():
+        """Seconds left: for the work at the speed so far, or for the longest chain of jobs; None if unknown."""
+        seconds = {"": 0.0} | {name: mean(took) for name, took in self._took.items()} | self._seconds
+        if not self._planned or not all(name in seconds for name, _ in self._planned.values()):
             return None
-        work = sum(n_jobs * seconds[name] for name, n_jobs in self._planned.items())
-        done = sum(len(took) * seconds[name] for name, took in self._took.items())
-        done += sum(min(now - job.started, seconds[job.stage]) for job in self._running.values() if job.stage)
-        return (now - self._began) * (work - done) / done if done > _KNOWN_SHARE * work else None
+        work = sum(seconds[name] for name, _ in self._planned.values())
+        left = {number: seconds[name] for number, (name, _) in self._planned.items() if number not in self._finished}
+        left |= {
+            number: max(0.0, seconds.get(job.stage, 0.0) - now + job.started) for number, job in self._running.items()
+        }
+        done = work - sum(left.values())
+        expected = sum(len(took) * seconds[name] for name, took in self._took.items())
+        if not expected or done <= _KNOWN_SHARE * work:
+            return None
+        slowness = sum(map(sum, self._took.values())) / expected
 
-    def _write(self, text: str, level: int) -> None:
-        color = 31 if level >= logging.ERROR else 33 if level >= logging.WARNING else 0
-        if self._is_terminal and color and not self._settings.nocolor:
-            text = f"\033[{color}m{text}\033[0m"
-        if self._is_terminal:
-            text = f"\r\033[K{text}"
-        self.stream.write(f"{text}\n")
-        if self._is_terminal and self._running and not self._settings.dryrun:
-            running = "running: " + "; ".join(f"{job.words} ({job.logs[0]})" for job in self._running.values())
-            self.stream.write(running[: shutil.get_terminal_size().columns - 1])
-        self.flush()
+        @cache
+        def chain(number: int) -> float:
+            return left.get(number, 0.0) + max(map(chain, self._planned.get(number, ("", []))[1]), default=0.0)
+
+        return max((work - done) * (now - self._began) / done, slowness * max(map(chain, left), default=0.0))
 
 
 def stage(benchmark: Path) -> str:
