@@ -102,9 +102,9 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], fontsize: float = 8.5) 
     figure = axes.get_figure(root=True)
     assert figure is not None
     bottom, top = axes.get_ylim()
-    points_high = 72 * figure.get_figheight() * 0.75  # about, without title and labels below
+    points_high = 72 * (figure.get_figheight() - 0.7)  # about: without the title and the labels of the x axis
     in_order = sorted(ends, key=lambda end: end.y)
-    heights = [1.35 * fontsize * (end.text.count("\n") + 1) / points_high for end in in_order]
+    heights = [1.3 * fontsize * (end.text.count("\n") + 1) / points_high for end in in_order]
     middles: list[float] = []
     floor = 0.0
     for end, height in zip(in_order, heights, strict=True):  # upwards, each above the one before
@@ -114,18 +114,24 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], fontsize: float = 8.5) 
     for index in reversed(range(len(middles))):  # down again, below the upper edge
         middles[index] = min(middles[index], ceiling - heights[index] / 2)
         ceiling = middles[index] - heights[index] / 2
-    right = axes.get_xlim()[1]
     for end, middle in zip(in_order, middles, strict=True):
         axes.annotate(
             end.text,
             (end.x, end.y),
-            ((right + 0.04 * right), middle),
-            textcoords=("data", "axes fraction"),
+            (1.04, middle),
+            textcoords="axes fraction",
             va="center",
             fontsize=fontsize,
             color=end.color,
             parse_math=False,
-            arrowprops={"arrowstyle": "-", "color": end.color, "linewidth": 0.6, "shrinkA": 1, "shrinkB": 2},
+            arrowprops={
+                "arrowstyle": "-",
+                "color": end.color,
+                "linewidth": 0.6,
+                "relpos": (0, 0.5),  # from the left edge of the text
+                "shrinkA": 1,
+                "shrinkB": 2,
+            },
         )
 
 
