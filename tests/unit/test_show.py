@@ -19,15 +19,15 @@ ARMS: dict[str, list[dict[str, Any]]] = {
     "uninformed": [{"n_predictions": 2}, {"n_predictions": 2, "feedback": "none"}],
 }
 ANSWERS = {
-    "turn1": {"a": "wwSw", "ab": "wwww", "c": "Swww", "d": "nnee"},
-    "refine-turn2": {"a": "ww", "ab": "wS", "c": "TS"},
+    "turn1": {"a": "wwSw", "ab": "wwww", "c1": "Swww", "c2": "nnee"},
+    "refine-turn2": {"a": "ww", "ab": "wS", "c1": "TS"},
     "uninformed-turn2": {"a": "ww"},
 }
 
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Path:
-    return finished(tmp_path, settings(ARMS, "demo"), ANSWERS, ["a", "ab", "c", "d"])[1]
+    return finished(tmp_path, settings(ARMS, "demo"), ANSWERS, ["a", "ab", "c1", "c2"])[1]
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -57,10 +57,10 @@ def test_the_first_repaired_program_is_shown_with_the_one_that_it_refines(
 @pytest.mark.parametrize(
     ("words", "counts", "verdicts"),
     [
-        (["--task", "c"], [0, 1], ["0 of 1", "1 of 1"]),  # refines wrong attempt 1, though attempt 0 solves it
-        (["--task", "c", "--attempt", "0"], [0, 1], ["0 of 1", "0 of 1"]),
+        (["--task", "c1"], [0, 1], ["0 of 1", "1 of 1"]),  # refines wrong attempt 1, though attempt 0 solves it
+        (["--task", "c1", "--attempt", "0"], [0, 1], ["0 of 1", "0 of 1"]),
         (["--task", "a"], [0, 0], ["0 of 1", "0 of 1"]),
-        (["--task", "d"], [0], ["no program"]),
+        (["--task", "c2"], [0], ["no program"]),
     ],
 )
 def test_an_attempt_is_chosen(
@@ -74,8 +74,14 @@ def test_an_attempt_is_chosen(
         assert verdict in part.splitlines()[0].replace("train pairs and", "")
 
 
+def test_without_a_repaired_program_the_first_that_was_refined_is_shown(demo: Path, capsys: pytest.CaptureFixture[str]):
+    text = shown(capsys, f"{demo}:uninformed")  # which solves c1, in turn 1
+    assert text.splitlines()[0].split()[2] == "a"
+    assert "--- turn 2: feedback" in text
+
+
 def test_an_arm_of_one_turn_shows_all_first_attempts(demo: Path, capsys: pytest.CaptureFixture[str]):
-    text = shown(capsys, f"{demo}:independent", "--task", "d", "--attempt", 3)
+    text = shown(capsys, f"{demo}:independent", "--task", "c2", "--attempt", 3)
     assert text.splitlines()[1] == "turn 1: 4 attempts, 0 solve the task"
     assert text.endswith("verdict ---\nTypeError: bad operand (line 2)\n")
 
@@ -84,9 +90,9 @@ def test_an_arm_of_one_turn_shows_all_first_attempts(demo: Path, capsys: pytest.
     ("words", "named"),
     [
         (["--task", "x"], ["--task x", "small"]),
-        (["--task", ""], ["a, ab, c"]),
+        (["--task", "c"], ["--task c", "c1, c2"]),
         (["--set", "y"], ["y", "--set can be small"]),
-        (["--task", "d", "--attempt", "9"], ["--attempt is 9", "2 attempts"]),
+        (["--task", "c2", "--attempt", "9"], ["--attempt is 9", "2 attempts"]),
     ],
 )
 def test_what_is_not_there_is_refused_with_what_is(demo: Path, words: list[str], named: list[str], wording: Wording):

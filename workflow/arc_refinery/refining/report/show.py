@@ -37,10 +37,9 @@ MOST_NUMBERS = 12  # of attempts that solve the task
 
 
 def show(side: Side[Refining], set_name: str | None, task_id: str | None, number: int | None) -> str:
-    """Return an attempt of the arm's last turn, with the attempts that it refines.
+    """Return an attempt of the last turn that the arm has on a task, with the attempts that it refines.
 
-    Without `task_id`: the first task that the arm solves, in its latest turn that solves any. Without `number`: the
-    first attempt that solves the task, in its latest turn that does; else the first of the last turn.
+    Without `number`: the first that solves the task, else the first. Without `task_id`: the task is chosen in this way.
     """
     experiment, folder = side.experiment, side.folder
     arms = experiment.arms_called(side.arm)[:1] or [arm for arm in experiment.arms if not arm.is_control]
@@ -51,34 +50,34 @@ def show(side: Side[Refining], set_name: str | None, task_id: str | None, number
     attempts = results.attempts_of_arm(arm)
     attempts = attempts.assign(solves=attempts["train_is_correct"] & attempts["test_is_correct"])
     if task_id is None:
-        task_id = next(iter(_latest_first(attempts[attempts["solves"]])["task_id"]), results.task_ids[0])
+        task_id = str(_best_first(_last_turn(attempts))["task_id"].iloc[0]) if len(attempts) else results.task_ids[0]
     attempts = attempts[attempts["task_id"] == task_id]
     if attempts.empty:
         raise InputError(
             f"{folder}: {arm.name} has no attempt at the task {task_id}: its prompts are longer than model.window "
             "leaves; raise it, or name another task"
         )
-    last = attempts[attempts["turn"] == attempts["turn"].max()]
-    if number is not None and number >= len(last):
+    numbered = _last_turn(attempts)
+    if number is not None and number >= len(numbered):
         raise InputError(
-            f"--attempt is {number}, but {arm.name} has {len(last)} attempts at the task {task_id} in its last turn, "
-            "numbered from 0"
+            f"--attempt is {number}, but {arm.name} has {len(numbered)} attempts at the task {task_id} in its last "
+            "turn, numbered from 0"
         )
-    if number is None:
-        attempt_id = next(iter(_latest_first(attempts[attempts["solves"]])["attempt_id"]), last["attempt_id"].iloc[0])
-    else:
-        attempt_id = last["attempt_id"].iloc[number]
+    attempt_id = (_best_first(numbered) if number is None else numbered)["attempt_id"].iloc[number or 0]
     head = [f"{folder}: task {task_id} of the set {set_name}, arm {arm.name}", *_counts(attempts)]
     chain: list[GradedAttempt] = []
-    for branch in reversed(arm.branches[: int(attempts.set_index("attempt_id")["turn"][attempt_id])]):
+    for branch in reversed(arm.branches[: int(numbered["turn"].iloc[0])]):
         chain.insert(0, _read(experiment.files(folder, set_name, branch), attempt_id))
         attempt_id = chain[0].attempt.parent_id
     return "\n".join([*head, *_blocks(chain)])
 
 
-def _latest_first(attempts: pd.DataFrame) -> pd.DataFrame:
-    """Sort by turn, later ones first; the attempts of a turn keep their order."""
-    return attempts.sort_values("turn", ascending=False, kind="stable")
+def _last_turn(attempts: pd.DataFrame) -> pd.DataFrame:
+    return attempts[attempts["turn"] == attempts["turn"].max()]
+
+
+def _best_first(attempts: pd.DataFrame) -> pd.DataFrame:
+    return attempts.sort_values("solves", ascending=False, kind="stable")
 
 
 def _counts(attempts: pd.DataFrame) -> Iterator[str]:
