@@ -28,7 +28,7 @@ NAMES = [*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
 def test_every_flag_is_explained(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setenv("COLUMNS", "110")  # one column
     assert run(monkeypatch, f"{name} --help") == 0
-    lines = "\n".join(line.strip("│ ") for line in capsys.readouterr().out.splitlines())
+    lines = "\n".join(line.strip("│ ") for line in capsys.readouterr().out.splitlines() if line.startswith("│"))
     flags = re.split(r"\n(?=--?[a-z])", lines)[1:]  # flag and kind, meaning, default
     for flag in flags:
         meaning = re.split(r"\s{2,}|\n", flag, maxsplit=1)[1]
