@@ -215,7 +215,7 @@ def overview(group: str = "") -> str:
     indent = 4 + max(map(len, COMMANDS))
     lines = [f"usage: arc-refinery {group or '<command>'} {'<command> ' if group else ''}[flags]", "", PURPOSE]
     lines.append("`arc-refinery <command> --help` explains a command and its flags, and shows an example.")
-    lines.append("`arc-refinery --completion` prints a script that completes commands and flags in bash.")
+    lines.append("`source <(arc-refinery --completion)` lets bash complete commands and flags.")
     for title, section in SECTIONS.items():
         commands = {name: target for name, target in section.items() if name.split()[0] == group or not group}
         lines += ["", f"{title}:"] if commands else []
