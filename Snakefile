@@ -10,7 +10,7 @@ from arc_refinery.runs.ending import leave_at_once
 if workflow.is_main_process:
     leave_at_once()  # before the imports that take long
 
-from arc_refinery.config import check_files, part, read_yaml, validate_experiment
+from arc_refinery.config import check_files, environment_warnings, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import enter
 from arc_refinery.runs.screen import Screen
@@ -40,7 +40,8 @@ except InputError as error:
     sys.exit(f"arc-refinery: {error}")
 if workflow.is_main_process:
     screen = Screen.replace(logger, workflow.output_settings, Path("results", f"{experiment.experiment}.html"))
-    for warning in memory_warnings(experiment, config_origin()):
+    warnings = [*environment_warnings(experiment, config_origin()), *memory_warnings(experiment, config_origin())]
+    for warning in warnings:
         logger.warning(warning)
     if experiment.expected_power:
         logger.info(experiment.expected_power)

@@ -11,7 +11,15 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.config import ConfigError, ModelConfig, Sandbox, check_files, load_experiment
+from arc_refinery.config import (
+    ConfigError,
+    ModelConfig,
+    Sandbox,
+    check_files,
+    environment_warnings,
+    load_experiment,
+    validate_experiment,
+)
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
@@ -680,3 +688,39 @@ def test_every_key_has_a_meaning_in_the_schema():
     models = [form for form in models if form["type"] == "object"]
     assert [key for model in models for key, field in model["properties"].items() if not field.get("description")] == []
     assert {"tool", "reward", "learning_rate"} <= {key for model in models for key in model["properties"]}
+
+
+@pytest.mark.parametrize(
+    ("installed", "needed", "lacking"),
+    [
+        ((), {}, ("vLLM (model.backend: vllm)", "vLLM (training.grpo.sampler: vllm-colocate)")),
+        (("vllm", "torch-2.13.0.dist-info"), {}, ()),
+        (("vllm", "torch-2.13.0+cpu.dist-info"), {}, ("resources.sample.gpus: 1", "resources.train.gpus: 1")),
+        (("torch-2.13.0+cpu.dist-info",), {"gpus": 0}, ("vLLM (model.backend: vllm)", "vllm-colocate")),
+    ],
+)
+def test_an_environment_that_lacks_what_jobs_need_is_named(
+    tmp_path: Path, installed: tuple[str, ...], needed: dict[str, Any], lacking: tuple[str, ...]
+) -> None:
+    venv = tmp_path / "venv"
+    for name in installed:
+        (venv / "lib/python3.11/site-packages" / name).mkdir(parents=True)
+    needs = {"venv": str(venv), "gpus": 1} | needed
+    config = {
+        "base": str(ROOT / "config/config.yaml"),
+        "experiment": "mine",
+        "model": {"backend": "vllm"},
+        "training": {"grpo": {"sampler": "vllm-colocate"}},
+        "resources": {"sample": needs, "train": needs},
+    }
+    warnings = environment_warnings(validate_experiment(config, "mine.yaml"), "mine.yaml")
+    assert len(warnings) == len(lacking)
+    for warning, kind, fact in zip(warnings, ("sample", "train"), lacking, strict=False):
+        assert fact in warning
+        assert str(venv) in warning
+        assert f"resources.{kind}.venv" in warning
+        assert warning.startswith(f"mine.yaml: {kind} jobs ")
+
+
+def test_a_run_without_a_gpu_or_vllm_needs_no_other_environment() -> None:
+    assert environment_warnings(load_experiment(ROOT / "config/config.yaml"), "c.yaml") == []

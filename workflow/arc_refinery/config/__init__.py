@@ -33,7 +33,14 @@ from arc_refinery.config.base import (
 from arc_refinery.config.experiment import Experiment, ModelNeeds, Needs, Resources
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.layers import read_yaml
-from arc_refinery.config.loading import KINDS, check_files, load_experiment, part, validate_experiment
+from arc_refinery.config.loading import (
+    KINDS,
+    check_files,
+    environment_warnings,
+    load_experiment,
+    part,
+    validate_experiment,
+)
 from arc_refinery.config.lora import Imitation, Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import Backend, Dtype, KvCacheDtype, Megabytes, ModelConfig, Sandbox, Seconds

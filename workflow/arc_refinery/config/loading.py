@@ -1,5 +1,8 @@
 """Read and validate a configuration; all its faults are reported before the first job."""
 
+import os
+import sys
+import sysconfig
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
@@ -9,7 +12,7 @@ from typing import Any, TypeVar, overload
 from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain, faults_of
-from arc_refinery.config.experiment import Experiment, Resources, Wanted
+from arc_refinery.config.experiment import Experiment, ModelNeeds, Resources, Wanted
 from arc_refinery.config.layers import Layers, read_config, without
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import names_of, weight_names, without_module
@@ -192,3 +195,28 @@ def _environments(resources: Resources) -> list[Wanted]:
     venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
     files = {kind: Path(venv, "bin", "arc-refinery") for kind, venv in venvs.items() if venv}
     return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]
+
+
+def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
+    """Return a line for each kind of job whose environment lacks what its settings need: vLLM, or torch for GPUs."""
+    if os.environ.get("ARC_REFINERY_IMAGE"):  # a container has the packages of all jobs
+        return []
+    samplers = [(f"{key}.backend", model.backend) for key, model in experiment.samplers.items()]
+    trainings = [("training.grpo.sampler", run.grpo.sampler) for run in experiment.runs.values()]
+    warnings = []
+    for kind, settings in (("sample", samplers), ("train", trainings)):
+        needs: ModelNeeds = getattr(experiment.resources, kind)
+        packages = Path(sysconfig.get_path("purelib"))
+        if needs.venv:
+            packages = next(Path(needs.venv).glob("lib/python3*/site-packages"), Path(needs.venv))
+        lacking = sorted({f"vLLM ({key}: {value})" for key, value in settings if value.startswith("vllm")})
+        if any(packages.glob("*vllm*")):
+            lacking = []
+        if needs.gpus and (kind == "sample" or experiment.training) and any(packages.glob("torch-*+cpu.dist-info")):
+            lacking.append(f"a torch for GPUs (resources.{kind}.gpus: {needs.gpus})")
+        if lacking:
+            warnings.append(
+                f"{origin}: {kind} jobs need {' and '.join(lacking)}, but {needs.venv or sys.prefix} lacks it; set "
+                f"resources.{kind}.venv to the environment that `make gpu-env` makes (docs/run.md)"
+            )
+    return warnings
