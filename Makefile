@@ -19,8 +19,8 @@ unexport PYTHONDONTWRITEBYTECODE
 quick: env
 	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
 
+# training takes longest and runs on one core, so run what it depends on first
 demo: env
-	# training takes longest and runs on one core, so run what it depends on first
 	$(BIN)/snakemake --cores $(CORES) --prioritize results/demo/adapters/trained
 	@$(BIN)/python benchmarks/sample_report.py demo
 	@echo "Report: $(CURDIR)/results/demo.html"
