@@ -90,10 +90,10 @@ def _primary(experiment: Refining, result: EvaluatedSet) -> list[str]:
     power = (
         f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
     )
-    evidence = f"{p_text(p_value)}{runs}"
+    on = f"{difference.n_tasks} tasks of `{result.task_set.name}`"
     blocks = [
-        f"**{sentence}.** The evidence {supports} a difference ({evidence}). This is the primary comparison, on "
-        f"{difference.n_tasks} tasks of `{result.task_set.name}`.{power if difference.standard_error else ''}"
+        f"**{sentence}.** The evidence {supports} a difference ({on}, {p_text(p_value)}{runs}). It is the comparison "
+        f"that the config declares as `primary`.{power if difference.standard_error else ''}"
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"
