@@ -1,6 +1,7 @@
 """Two experiments or arms against each other: who solved what, on which tasks, and what is refused."""
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,7 @@ def test_what_cannot_be_compared_is_refused_with_what_to_do(
 
 def test_what_has_nothing_in_common_is_named(demo: Path, tmp_path: Path, wording: Wording):
     text = compared(demo, another(tmp_path / "elsewhere", tasks="xyz"))
+    assert "the settings of the sets" in line_with(text, "no task in common")
     wording(line_with(text, "no task in common").replace(str(tmp_path), ""))
     with pytest.raises(InputError) as no_set:
         compared(f"{demo}:refine", f"{demo}:independent", wanted=("large",))
@@ -176,7 +178,17 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     with pytest.raises(InputError) as caught:
         compared(demo, other)
     assert " task c " in str(caught.value)
+    assert "are equal" in str(caught.value)  # the settings of the sets
     wording(caught.value)
+    content = json.loads((other / "settings.json").read_text())
+    content["evaluation"]["sets"][0] |= {"n_hidden": 10, "shards": 2}
+    (other / "settings.json").write_text(json.dumps(content))
+    experiment = load_side(side(str(other)), "small", []).side.experiment
+    assert experiment.evaluation.sets[0].n_hidden == 10
+    with pytest.raises(InputError) as caught:
+        shared_tasks(load_side(side(str(demo)), "small", []), load_side(side(str(other)), "small", []))
+    assert "`n_hidden` is 0 and 10" in str(caught.value)
+    assert "shards" not in str(caught.value)  # they change no task
 
 
 def test_settings_differ_by_their_paths_and_by_the_names_of_list_items():

@@ -157,3 +157,5 @@ def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
 def test_no_question_in_common_is_said(demo: Path, tmp_path: Path, wording: Wording):
     strangers = [replace(question, question_id=f"{question.question_id}0") for question in QUESTIONS[:3]]
     wording(line_with(compared(demo, another(tmp_path / "strangers", strangers)), "no question in common"))
+    seeded = compared(demo, another(tmp_path / "seeded", strangers, seed=3))
+    assert "`seed` is 0 and 3" in line_with(seeded, "no question in common")

@@ -68,6 +68,14 @@ def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:
         yield [f"`{key}`", *map(_format, values)]
 
 
+def why_sets_differ(settings: Sequence[Any]) -> str:
+    """Return the settings in which two sets of one name differ; `settings` is all that decides each."""
+    changed = [f"{key} is {first} and {second}" for key, first, second in differences(settings)]
+    if changed:
+        return f"the settings of the sets differ: {'; '.join(changed)}"
+    return "the settings of the sets are equal, so their source has changed since, or another version made them"
+
+
 def _by_name(value: Any) -> Any:
     is_named = isinstance(value, list) and value and all(isinstance(item, dict) and "name" in item for item in value)
     return {item["name"]: item for item in value} if is_named else value

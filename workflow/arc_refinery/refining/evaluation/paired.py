@@ -13,15 +13,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from arc_refinery import records
+from arc_refinery import config, records
 from arc_refinery.arc.grids import fingerprint
 from arc_refinery.arc.tasks import Task
+from arc_refinery.config import REPORT, TUNING
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.sides import Side, by_training, paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining import stages
+from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, load_results, per_task
+from arc_refinery.reporting.compare import why_sets_differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +67,20 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
     if paths[0].resolve() != paths[1].resolve():
         contents = [_contents(path) for path in paths]
         if changed := [task_id for task_id in common if contents[0][task_id] != contents[1][task_id]]:
-            raise InputError(f"{paths[0]} and {paths[1]}: the task {changed[0]} has different grids in them")
+            raise InputError(
+                f"{paths[0]} and {paths[1]}: the task {changed[0]} has different grids in them: "
+                f"{why_tasks_differ(first, second)}. Give both experiments the same set"
+            )
     return common
+
+
+def why_tasks_differ(first: SideResults, second: SideResults) -> str:
+    """Return the settings in which the sets of two sides differ."""
+    commands = [stages.evaluation_tasks(loaded.side.experiment, loaded.results.name) for loaded in (first, second)]
+    without = config.marked(TaskSet, TUNING, REPORT)
+    return why_sets_differ(
+        [{"max_cells": made.max_cells} | made.task_set.model_dump(exclude=without) for made in commands]
+    )
 
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:

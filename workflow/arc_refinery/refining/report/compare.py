@@ -5,7 +5,14 @@ from itertools import combinations
 
 from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.evaluation.paired import PairedArms, SideResults, load_side, pair, shared_tasks
+from arc_refinery.refining.evaluation.paired import (
+    PairedArms,
+    SideResults,
+    load_side,
+    pair,
+    shared_tasks,
+    why_tasks_differ,
+)
 from arc_refinery.refining.evaluation.results import PASS_RATE
 from arc_refinery.refining.report.prose import VALIDATION
 from arc_refinery.refining.report.tables import COMPARISON
@@ -68,7 +75,7 @@ def _differences(first: SideResults, second: SideResults) -> list[str]:
         return [f"{title}: no arm of the same name."]
     task_ids = shared_tasks(first, second)
     if not task_ids:
-        return [f"{title}: no task in common."]
+        return [f"{title}: no task in common; {why_tasks_differ(first, second)}."]
     pairs = [pair(first, second, names, task_ids) for names in arms]
     return [
         f"{title}, on {len(task_ids)} tasks, paired:",

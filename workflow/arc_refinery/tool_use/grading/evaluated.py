@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
-from arc_refinery.config import inputs
+from arc_refinery.config import EPISODES, TUNING, inputs, marked
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Runs, Side, by_training, check_rows
 from arc_refinery.evaluation.statistics import pass_at_k
 from arc_refinery.records import RecordError
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.reporting.compare import why_sets_differ
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES
 from arc_refinery.tool_use.config import Questions, ToolUse
 from arc_refinery.tool_use.grading.metrics import EpisodeTexts, majority_is_correct, measure_texts, pass_rates
@@ -143,11 +144,22 @@ def on_shared_questions(first: QuestionsOfSide, second: QuestionsOfSide) -> tupl
         name = f"{first.evaluated.settings.name}.parquet"
         paths = [loaded.side.folder / "questions" / name for loaded in (first, second)]
         raise InputError(
-            f"{paths[0]} and {paths[1]}: the question {changed[0]} has different texts, answers or tests in them; "
-            "compare experiments that were evaluated on the same questions"
+            f"{paths[0]} and {paths[1]}: the question {changed[0]} has different texts, answers or tests in them: "
+            f"{why_questions_differ(first, second)}. Give both experiments the same questions"
         )
     first, second = (replace(loaded, evaluated=loaded.evaluated.only(common)) for loaded in (first, second))
     return first, second
+
+
+def why_questions_differ(first: QuestionsOfSide, second: QuestionsOfSide) -> str:
+    """Return the settings in which the sets of two sides differ."""
+    without = marked(Questions, TUNING, EPISODES)
+    return why_sets_differ(
+        [
+            {"seed": loaded.side.experiment.seed} | loaded.evaluated.settings.model_dump(exclude=without)
+            for loaded in (first, second)
+        ]
+    )
 
 
 def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:

@@ -20,7 +20,12 @@ from arc_refinery.reporting.markdown import (
     runs_in_brackets,
 )
 from arc_refinery.tool_use.config import ToolUse
-from arc_refinery.tool_use.grading.evaluated import QuestionsOfSide, load_questions_of_side, on_shared_questions
+from arc_refinery.tool_use.grading.evaluated import (
+    QuestionsOfSide,
+    load_questions_of_side,
+    on_shared_questions,
+    why_questions_differ,
+)
 
 
 class PairedRates(NamedTuple):
@@ -86,7 +91,7 @@ def _differences(first: QuestionsOfSide, second: QuestionsOfSide) -> list[str]:
         return [f"{title}: no arm of the same name."]
     ours, theirs = on_shared_questions(first, second)
     if not ours.evaluated.questions:
-        return [f"{title}: no question in common."]
+        return [f"{title}: no question in common; {why_questions_differ(first, second)}."]
     common = ours.evaluated.questions
     return [
         f"{title}, on {len(common)} questions, paired:",
