@@ -1,6 +1,7 @@
 """Sampling with the shipped model: completions that depend on their task alone, and what transformers would write."""
 
 import json
+import resource
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -45,6 +46,13 @@ def test_loading_writes_no_progress_bar_into_a_log(capfd: pytest.CaptureFixture[
     enable_progress_bar()
     TransformersSampler(MODEL, None, DECODING, TOKENIZER)
     assert capfd.readouterr().err == ""
+
+
+def test_memory_of_freed_tensors_is_used_again(sampler: TransformersSampler) -> None:
+    torch.ones(2**24)  # 64 MiB, 16,384 pages
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(2**24)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 2000
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ A context is read once, and all its samples share its keys (rows.py). How floats
 together: attempts on prompts of one task, never on other tasks or shards, and turns of the episodes of a batch.
 """
 
+import ctypes
 import logging
 import sys
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,8 @@ class TransformersSampler:
     ) -> None:
         torch.set_num_threads(model.n_threads)
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        if self.device == "cpu":
+            _keep_freed_memory()
         self.tokenizer = tokenizer
         self.network = load_network(model, adapter, self.device)
         obstacle = enable_layouts(self.network)
@@ -172,6 +175,13 @@ class _Noise:
         for number in self.parts[rows].unique().tolist():
             parts[number].exponential_(generator=self.generators[number])
         return noise[rows]
+
+
+def _keep_freed_memory() -> None:
+    """Let malloc use freed tensors again, not return them to the kernel, which clears each page that it gives."""
+    libc, trim_threshold, mmap_threshold = ctypes.CDLL(None), -1, -3  # numbers of malloc.h
+    libc.mallopt(trim_threshold, 2**31 - 1)
+    libc.mallopt(mmap_threshold, 2**30)
 
 
 def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
