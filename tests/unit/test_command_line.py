@@ -274,6 +274,8 @@ def test_an_interrupted_command_ends_as_interrupted_with_one_line(made_of_it: st
 import signal
 import arc_refinery.cli as cli
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background ignores it
+
 def run():
     try:
         signal.raise_signal(signal.SIGINT)
