@@ -40,9 +40,9 @@ class Run:
         job |= {"rule_name": "sample", "wildcards": {"tasks": "own"}, "reason": "Missing output files: a"}
         self.log("job_info", at=at, jobid=number, rule_msg=words, **job | more)
 
-    def fail(self, number: int, log: Path) -> None:
+    def fail(self, number: int, log: Path, reason: str | None = None) -> None:
         self.log("error", "CalledProcessError\nCommand 'x' returned non-zero exit status 1.", logging.ERROR)
-        self.log("job_error", "Error in rule", logging.ERROR, jobid=number, log=[str(log)])
+        self.log("job_error", "Error in rule", logging.ERROR, jobid=number, log=[str(log)], rule_msg=reason)
 
     @property
     def lines(self) -> list[str]:
@@ -105,6 +105,14 @@ def test_without_such_a_sentence_it_ends_with_the_last_line(tmp_path: Path, cont
     run.start(1, "sample")
     run.fail(1, log)
     assert [line.strip() for line in run.screen.end().splitlines()[1:-1]] == [*shown, f"log: {log}"]
+
+
+def test_a_job_that_a_cluster_did_not_start_fails_for_its_reason(tmp_path: Path):
+    run = Run()
+    run.begin()
+    run.start(1, "sample")
+    run.fail(1, tmp_path / "none.log", "Job 1 with HTCondor Cluster ID 7 is held: memory usage exceeded")
+    assert run.lines[0].endswith("is held: memory usage exceeded")
 
 
 @pytest.mark.parametrize("quiet", [{"rules"}, {"progress", "rules"}, {"all"}])

@@ -144,7 +144,7 @@ class Screen(logging.StreamHandler[TextIO]):
             case "job_finished":
                 return self._finish(record.__dict__["job_id"], now)
             case "job_error":
-                return self._fail(record.__dict__["jobid"], record.__dict__["log"], now)
+                return self._fail(record)
             case "error":
                 is_known = "returned non-zero exit status" in message or "At least one job did not complete" in message
                 return "" if is_known or is_stopped() else message
@@ -184,12 +184,14 @@ class Screen(logging.StreamHandler[TextIO]):
         took = _duration(now - job.started) + (f", about {_duration(left)} left" if left and left >= 1 else "")
         return f"{_clock(now)}  {len(self._finished)} of {self._n_jobs}  {job.words}: {took}"
 
-    def _fail(self, number: int, logs: list[str], now: float) -> str:
-        job = self._running.pop(number, None)
+    def _fail(self, record: logging.LogRecord) -> str:
+        error = record.__dict__
+        job = self._running.pop(error["jobid"], None)
         if job is None or is_stopped():
             return ""
-        self._failed[number] = replace(job, logs=logs)
-        return f"{_clock(now)}  FAILED  {job.words}"
+        self._failed[error["jobid"]] = replace(job, logs=error["log"])
+        reason = f": {error['rule_msg']}" if error["rule_msg"] else ""  # of a cluster, which may not have started it
+        return f"{_clock(record.created)}  FAILED  {job.words}{reason}"
 
     def _left(self, now: float) -> float | None:
         """Seconds left: for the work at the speed so far, or for the longest chain of jobs; None if unknown."""
