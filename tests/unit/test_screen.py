@@ -65,6 +65,16 @@ def test_one_line_per_finished_job():
     assert line.endswith("1 of 2  sample: own, turn1, shard 000: 31 s")
 
 
+def test_a_target_without_a_log_is_not_a_job():
+    run = Run()
+    run.log("run_info", stats={"pretrain_part": 1, "pretrain": 1, "total": 2})
+    run.start(1, "pretrain tasks")
+    run.log("job_finished", job_id=1)
+    run.start(2, "", log=[], rule_name="pretrain")
+    run.log("job_finished", job_id=2)
+    assert run.screen.end().startswith("1 jobs")
+
+
 def test_a_job_of_a_rule_without_a_message_is_named_by_its_rule_and_wildcards():
     run = Run()
     run.begin()

@@ -158,8 +158,9 @@ class Screen(logging.StreamHandler[TextIO]):
 
     def _start(self, record: logging.LogRecord) -> str:
         job = record.__dict__
-        if not job["log"]:
-            return ""  # the run's target
+        if not job["log"]:  # the run's target, such as `pretrain`
+            self._n_jobs -= job["rule_name"] != "all"
+            return ""
         outputs, values = job["output"] or [], ", ".join(job["wildcards"].values())
         words = job["rule_msg"] or f"{job['rule_name']} {values}".strip()
         pages = [path for path in outputs if path.endswith(".html")]
