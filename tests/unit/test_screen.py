@@ -141,6 +141,7 @@ def test_an_error_of_snakemake_is_shown_and_the_one_after_a_failed_job_is_not():
     run.log("error", "MissingOutputException in rule sample", logging.ERROR)
     run.log("error", "WorkflowError:\nAt least one job did not complete successfully.", logging.ERROR)
     assert run.lines == ["MissingOutputException in rule sample"]
+    assert not run.screen.end().startswith("Stopped")
 
 
 def test_a_job_that_is_started_again_and_finishes_has_not_failed(tmp_path: Path):

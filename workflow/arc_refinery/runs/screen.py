@@ -53,6 +53,7 @@ class Screen(logging.StreamHandler[TextIO]):
         self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._running: dict[int, Job] = {}
         self._failed: dict[int, Job] = {}
+        self._has_error = False  # of Snakemake, which may name no job
         self._pages: list[str] = []
         self._finished: set[int] = set()
         self._n_jobs = 0
@@ -96,7 +97,8 @@ class Screen(logging.StreamHandler[TextIO]):
             end = [f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."]
             return "\n".join(end + [line for page in self._pages for line in (*_answer(page), f"Report: {page}")])
         kept = f"{len(self._finished)} of {self._n_jobs} jobs are finished and kept"
-        if is_stopped() or not self._failed:
+        self._running.clear()  # Snakemake says nothing of a job whose outputs are missing
+        if is_stopped() or not (self._failed or self._has_error):
             return f"Stopped: {kept}; so is what sampling and training have begun. The same command continues."
         lines = [line for job in self._failed.values() for line in (f"Failed: {job.words}", *_reason(job.logs))]
         return "\n".join([*lines, f"{kept.capitalize()}. When the cause is gone, the same command continues."])
@@ -147,7 +149,10 @@ class Screen(logging.StreamHandler[TextIO]):
                 return self._fail(record)
             case "error":
                 is_known = "returned non-zero exit status" in message or "At least one job did not complete" in message
-                return "" if is_known or is_stopped() else message
+                if is_known or is_stopped():
+                    return ""
+                self._has_error = True
+                return message
             case None if message.startswith("Nothing to be done"):
                 is_there = self._report and self._report.exists()
                 return f"{message} Report: {self._report}" if is_there else message
