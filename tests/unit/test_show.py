@@ -1,5 +1,6 @@
 """`arc-refinery show`: which attempt or episode is printed, and what of it."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,3 +126,20 @@ def test_control_characters_of_a_model_do_not_reach_the_terminal(tmp_path: Path,
     clears = EpisodeMessage("assistant", "a\x1b[2Jb\tc")
     finished_episodes(tmp_path, lambda episode: replace(episode, messages=(clears,)))
     assert "a\N{REPLACEMENT CHARACTER}[2Jb\tc" in shown(capsys, tmp_path / "by-hand")
+
+
+@pytest.mark.parametrize("words, lacking", [("show {}", "show"), ("compare {}:refine {}:independent", "set_section")])
+def test_a_kind_of_ones_own_that_lacks_it_is_named(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, lacking: str
+):
+    package = tmp_path / "plain_kind"
+    package.mkdir()
+    (package / "config.py").write_text(
+        "from arc_refinery.refining.config import Refining\nclass Experiment(Refining):\n    kind: str = 'plain_kind'\n"
+    )
+    (package / "report.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    content = json.loads((demo / "settings.json").read_text())
+    (demo / "settings.json").write_text(json.dumps(content | {"kind": "plain_kind"}))
+    with pytest.raises(InputError, match=f"kind is 'plain_kind'; .* package with report:{lacking}"):
+        cli.parse(words.replace("{}", str(demo)).split()).run()

@@ -78,8 +78,10 @@ class Compare(Command):
         from arc_refinery.reporting.compare import comparison
 
         sides = read_sides(self.sides)
-        kind = config.part(sides[0].experiment.kind, "report")
-        text = comparison(sides, self.set, kind.set_section, kind.EXPLAINED)
+        section, explained = (
+            config.part(sides[0].experiment.kind, f"report:{name}") for name in ("set_section", "EXPLAINED")
+        )
+        text = comparison(sides, self.set, section, explained)
         if self.output is None:
             print(text)
             return
@@ -110,7 +112,7 @@ class Show(Command):
         from arc_refinery.evaluation.sides import side
 
         shown = side(self.side)
-        text = config.part(shown.experiment.kind, "report").show(shown, self.set, self.task, self.attempt)
+        text = config.part(shown.experiment.kind, "report:show")(shown, self.set, self.task, self.attempt)
         print(text.translate(UNPRINTABLE))
 
 
