@@ -216,6 +216,11 @@ def test_the_first_sentence_compares_tasks_solved(folder: Path, wording: Wording
     wording(first)
 
 
+def test_without_a_primary_comparison_the_first_sentence_has_the_numbers_of_the_only_one(folder: Path):
+    first = composed(experiment(arms=("independent", "refine-base")), folder).split("\n\n")[1]
+    assert "`refine-base` solves 1 of 4 tasks, `independent` 2" in first
+
+
 def test_arms_that_differ_in_more_than_training_are_named_in_the_first_sentence(folder: Path):
     content = primary(2).model_dump()
     content["evaluation"]["arms"][1]["turns"][1]["feedback"] = "none"

@@ -175,6 +175,10 @@ def _comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
         return "One task cannot show a difference between arms; metrics of its attempts are below."
     if not compared:
         return "There are no other comparisons."
+    if len(compared) == 1:
+        ((name, only),) = compared
+        verdict = "supports" if only.supports_difference else "does not support"
+        return f"**On `{name}`, {_solved_sentence(only)}.** The evidence {verdict} a difference."
     supported = [
         f"`{c.first}` solves {'more' if c.difference.mean > 0 else 'fewer'} than `{c.second}` on `{name}`"
         for name, c in compared
