@@ -722,5 +722,17 @@ def test_an_environment_that_lacks_what_jobs_need_is_named(
         assert warning.startswith(f"mine.yaml: {kind} jobs ")
 
 
+@pytest.mark.parametrize("variable", ["ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"])
+def test_an_image_or_archive_of_an_environment_is_not_looked_into(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    content = {"base": str(ROOT / "config/config.yaml"), "experiment": "mine", "model": {"backend": "vllm"}}
+    content["resources"] = {"sample": {"venv": str(tmp_path)}}
+    experiment = validate_experiment(content, "mine.yaml")
+    assert environment_warnings(experiment, "mine.yaml")
+    monkeypatch.setenv(variable, "/shared/one")
+    assert environment_warnings(experiment, "mine.yaml") == []
+
+
 def test_a_run_without_a_gpu_or_vllm_needs_no_other_environment() -> None:
     assert environment_warnings(load_experiment(ROOT / "config/config.yaml"), "c.yaml") == []
