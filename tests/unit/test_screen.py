@@ -144,6 +144,16 @@ def test_an_error_of_snakemake_is_shown_and_the_one_after_a_failed_job_is_not():
     assert not run.screen.end().startswith("Stopped")
 
 
+def test_a_message_of_ours_from_planning_is_shown_without_a_traceback():
+    run = Run()
+    message = (
+        'InputFunctionException in rule compare in file "/x/rules/compare.smk", line 4:\nError:\n  WorkflowError:\n'
+        "    x.yaml: compare: results/a.md does not exist.\nWildcards:\n\nTraceback:\n  File y, line 25, in answer"
+    )
+    run.log("error", message, logging.ERROR)
+    assert run.lines == ["arc-refinery: x.yaml: compare: results/a.md does not exist."]
+
+
 def test_a_job_that_is_started_again_and_finishes_has_not_failed(tmp_path: Path):
     run = Run()
     run.begin(1)

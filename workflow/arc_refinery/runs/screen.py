@@ -152,7 +152,8 @@ class Screen(logging.StreamHandler[TextIO]):
                 if is_known or is_stopped():
                     return ""
                 self._has_error = True
-                return message
+                ours = re.match(r"InputFunctionException.*WorkflowError:\n\s+(.*)\nWildcards:", message, re.DOTALL)
+                return f"arc-refinery: {ours[1]}" if ours else message
             case None if message.startswith("Nothing to be done"):
                 is_there = self._report and self._report.exists()
                 return f"{message} Report: {self._report}" if is_there else message
