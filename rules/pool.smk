@@ -65,7 +65,7 @@ onstart:
 
 onsuccess:
     if screen:
-        logger.info(screen.end())
+        logger.info(screen.end(has_succeeded=True))
 
 
 onerror:

@@ -91,12 +91,15 @@ class Screen(logging.StreamHandler[TextIO]):
             self._seconds = {name: float(seconds) / int(n_jobs) for name, n_jobs, seconds in rows}
             return
 
-    def end(self) -> str:
+    def end(self, has_succeeded: bool = False) -> str:
         """How the run ended."""
-        if len(self._finished) == self._n_jobs and not self._failed:
+        if has_succeeded:
             end = [f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."]
-            return "\n".join(end + [line for page in self._pages for line in (*_answer(page), f"Report: {page}")])
+            pages = self._pages + [page for job in self._running.values() for page in job.pages]
+            return "\n".join(end + [line for page in pages for line in (*_answer(page), f"Report: {page}")])
         kept = f"{len(self._finished)} of {self._n_jobs} jobs are finished and kept"
+        if self._quiet & {"all", "progress"}:  # Snakemake does not say which jobs finish
+            kept = "finished jobs are kept"
         self._running.clear()  # Snakemake says nothing of a job whose outputs are missing
         if is_stopped() or not (self._failed or self._has_error):
             return f"Stopped: {kept}; so is what sampling and training have begun. The same command continues."
@@ -171,6 +174,7 @@ class Screen(logging.StreamHandler[TextIO]):
         words = job["rule_msg"] or f"{job['rule_name']} {values}".strip()
         pages = [path for path in outputs if path.endswith(".html")]
         name = stage(Path(job["benchmark"])) if job["benchmark"] else ""
+        self._failed.pop(job["jobid"], None)  # it is started again
         self._running[job["jobid"]] = Job(words, job["log"], pages, name, record.created)
         if not self._settings.dryrun:
             return ""
@@ -182,7 +186,6 @@ class Screen(logging.StreamHandler[TextIO]):
         job = self._running.pop(number, None)
         if job is None:
             return ""
-        self._failed.pop(number, None)  # it was started again
         self._finished.add(number)
         self._pages += job.pages
         if job.stage:
