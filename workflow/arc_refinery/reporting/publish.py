@@ -86,7 +86,7 @@ def line_colors(n: int) -> list[str]:
 
 
 class LineEnd(NamedTuple):
-    """Where a line ends, and the text to write there."""
+    """The end of a line in a plot, and the text to write there."""
 
     text: str
     x: float

@@ -28,7 +28,7 @@ _NOISE = (
     *("Complete log(s):", "Elapsed time:", "Reasons:\n", "This was a dry-run"),
 )
 _EXPECTED_REASONS = ("Missing output files", "Input files updated by another job", "Updated input files")
-_KNOWN_SHARE = 0.1  # of the work, before a time is told
+_KNOWN_SHARE = 0.1  # share of the work that is done before a time is shown
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Screen(logging.StreamHandler[TextIO]):
         self._is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
         self._running: dict[int, Job] = {}
         self._failed: dict[int, Job] = {}
-        self._has_error = False  # of Snakemake, which may name no job
+        self._has_error = False  # whether Snakemake has shown an error of its own
         self._pages: list[str] = []
         self._finished: set[int] = set()
         self._n_jobs = 0
@@ -92,7 +92,7 @@ class Screen(logging.StreamHandler[TextIO]):
             return
 
     def end(self, has_succeeded: bool = False) -> str:
-        """How the run ended."""
+        """Return the lines with which the run ends."""
         if has_succeeded:
             end = [f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."]
             pages = self._pages + [page for job in self._running.values() for page in job.pages]
@@ -131,7 +131,7 @@ class Screen(logging.StreamHandler[TextIO]):
         return not is_of_job or not self._quiet & {"rules", "progress"}
 
     def _text(self, record: logging.LogRecord) -> str:
-        """What is shown of a message of Snakemake, if anything."""
+        """Return the text to show for a message of Snakemake; empty: none."""
         now, message = record.created, str(record.msg or "")
         match getattr(record, "event", None):
             case "workflow_started":
@@ -200,7 +200,7 @@ class Screen(logging.StreamHandler[TextIO]):
         if job is None or is_stopped():
             return ""
         self._failed[error["jobid"]] = replace(job, logs=error["log"])
-        reason = f": {error['rule_msg']}" if error["rule_msg"] else ""  # of a cluster, which may not have started it
+        reason = f": {error['rule_msg']}" if error["rule_msg"] else ""  # a cluster may not have started it
         return f"{_clock(record.created)}  FAILED  {job.words}{reason}"
 
     def _left(self, now: float) -> float | None:

@@ -33,7 +33,7 @@ from arc_refinery.refining.next_turn import outputs_seen
 from arc_refinery.refining.prompts import shape_text, split_prefix
 from arc_refinery.sandbox import Status
 
-MOST_NUMBERS = 12  # of attempts that solve the task
+MOST_NUMBERS = 12  # longest list of attempts that solve the task
 
 
 def show(side: Side[Refining], set_name: str | None, task_id: str | None, number: int | None) -> str:
