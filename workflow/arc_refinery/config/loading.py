@@ -145,7 +145,13 @@ def check_files(
         faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
         layers = Layers.of(config or {}, origin)
-        raise ConfigError("\n".join(layers.blamed(fault) for fault in faults))
+        whole = layers.merged()
+
+        def can_be_dropped(fault: str) -> bool:
+            path = layers.inherited(fault)
+            return bool(path) and not _lines(type(experiment), without(whole, path))
+
+        raise ConfigError("\n".join(layers.blamed(fault, can_be_dropped(fault)) for fault in faults))
 
 
 def _faults_of_functions(experiment: Experiment) -> list[str]:
