@@ -110,6 +110,14 @@ def test_an_inherited_key_that_is_needed_cannot_be_dropped(tmp_path: Path) -> No
     assert "null" not in line
 
 
+def test_a_turn_of_the_primary_comparison_is_blamed_on_the_base_that_sets_it(tmp_path: Path) -> None:
+    arms = ["refine-trained", "independent"]
+    evaluation = {"primary": {"set": "heldout", "arms": arms}, "comparisons": [arms]}
+    mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", evaluation=evaluation)
+    with pytest.raises(ConfigError, match=rf"{DEMO}: .*drop it with `evaluation: {{primary: {{turn: null}}}}`"):
+        load_experiment(mine)
+
+
 def test_a_fault_of_an_own_key_names_no_base(tmp_path: Path) -> None:
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", model={"window": 0})
     assert faults(mine) == [f"{mine}: model.window is 0; expected at least 1"]
@@ -123,6 +131,7 @@ def test_a_missing_file_that_a_base_names_is_blamed_on_it(tmp_path: Path) -> Non
         check_files(load_experiment(mine), str(mine), config=yaml.safe_load(mine.read_text()))
     assert str(caught.value).startswith(f"{between}: model.path: ")
     assert str(mine) in str(caught.value)
+    assert "null" not in str(caught.value)  # a model needs its path
 
 
 @pytest.mark.parametrize(

@@ -486,6 +486,7 @@ class Refining(Compared[Arm]):
         turn = primary.turn or 1
         if turn > n_turns or (primary.turn and any(arm.branch(turn) == other.branch(turn) for arm, other in compared)):
             raise ValueError(
-                f"evaluation.primary: [{', '.join(primary.arms)}] do not have a turn {turn} each that the other lacks"
+                f"evaluation.primary.turn is {turn}; expected a turn that {' and '.join(primary.arms)} both have, each "
+                "its own; leave it out to compare tasks solved"
             )
         return self
