@@ -87,6 +87,7 @@ def test_commands_are_shown_if_asked_for_and_a_long_one_is_cut():
     run = Run(printshellcmds=True)
     run.log("shellcmd", shellcmd="arc-refinery sample")
     run.log("shellcmd", shellcmd="printf '{\n1\n}'")
+    run.log("shellcmd", shellcmd=None)  # of `all`
     assert [line.strip() for line in run.lines] == ["arc-refinery sample", "printf '{ ... (2 more lines)"]
 
 

@@ -143,8 +143,8 @@ class Screen(logging.StreamHandler[TextIO]):
                 return message if is_first and self._settings.dryrun else ""
             case "job_info":
                 return self._start(record)
-            case "shellcmd" if self._settings.printshellcmds:
-                command, *more = record.__dict__["shellcmd"].splitlines() or [""]
+            case "shellcmd" if self._settings.printshellcmds and record.__dict__["shellcmd"]:  # a target has none
+                command, *more = record.__dict__["shellcmd"].splitlines()
                 return f"    {command}" + (f" ... ({len(more)} more lines)" if more else "")
             case "job_finished":
                 return self._finish(record.__dict__["job_id"], now)
