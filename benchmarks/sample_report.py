@@ -23,6 +23,8 @@ def largest_difference(report: Path, sample: Path) -> float | None:
         tables = [pd.read_csv(folder / path.name, index_col="name") for folder in (report, sample)]
         if not (tables[0].index.equals(tables[1].index) and tables[0].columns.equals(tables[1].columns)):
             return None
+        if not tables[0].isna().equals(tables[1].isna()):  # a metric without values
+            return None
         differences.append(float((tables[0] - tables[1]).abs().max(axis=None)))
     return max(differences, default=None)
 

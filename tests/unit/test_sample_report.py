@@ -20,7 +20,8 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "solved, expected", [("0.5", "Same as"), ("0.504", "Same as"), ("0.51", "NOT the same"), ("0.5,1", "Not the exp")]
+    "solved, expected",
+    [("0.5", "Same as"), ("0.504", "Same as"), ("0.51", "NOT the same"), ("0.5,1", "Not the exp"), ("", "Not the exp")],
 )
 def test_metrics_are_compared_with_those_of_the_sample(mine: Path, solved: str, expected: str):
     mine.write_text(TABLE.format(solved).replace("rate", "rate,more", solved.count(",")))
