@@ -16,8 +16,8 @@ def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
     for rule in ("tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"):
         assert planned[rule] > 0
     assert planned["train"] == planned["report"] == 1
-    # two parts and two sets with 2 shards each in turn 1; then both sets for each of three refining arms
-    assert planned["sample"] == planned["grade"] == 2 * 2 + 2 * 2 + 3 * (2 * 2)
+    # two parts and two sets in turn 1; then both sets for each of three refining arms
+    assert planned["sample"] == planned["grade"] == 2 + 2 + 3 * 2
 
 
 def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
@@ -116,8 +116,8 @@ def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, ex
 
 def test_each_kept_step_is_a_part_of_the_training_with_second_turns_of_its_own(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/keep-steps-demo.yaml")
-    # two shards of each part of the tasks; then of two sets: first turns, second turns untrained and after each part
-    expected = {"train": 5, "training_prompts": 2, "refining_prompts": 2 * 6, "sample": 4 + 2 * 2 * 7, "report": 1}
+    # two parts of the tasks; then of two sets: first turns, second turns untrained and after each part
+    expected = {"train": 5, "training_prompts": 2, "refining_prompts": 2 * 6, "sample": 2 + 2 * 7, "report": 1}
     assert {rule: planned[rule] for rule in expected} == expected
 
 
