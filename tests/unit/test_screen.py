@@ -107,7 +107,14 @@ def test_a_failed_run_ends_with_the_sentence_of_the_log(tmp_path: Path):
     assert end[4].startswith("0 of 2 jobs")
 
 
-@pytest.mark.parametrize("content, shown", [("Traceback\n  File\nValueError: no\n\n", ["ValueError: no"]), ("", [])])
+@pytest.mark.parametrize(
+    "content, shown",
+    [
+        ("Traceback\n  File\nValueError: no\n\n", ["ValueError: no"]),
+        ("starting\n  0%|          | 0/200 [00:00<?, ?prompt/s]\r 50%|#####     | 100/200", ["starting"]),
+        ("", []),
+    ],
+)
 def test_without_such_a_sentence_it_ends_with_the_last_line(tmp_path: Path, content: str, shown: list[str]):
     log = tmp_path / "1.log"
     log.write_text(content)

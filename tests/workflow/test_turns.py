@@ -1,5 +1,6 @@
 """Arms of many turns, of another model, with other parents and other seeds: run for real, without training."""
 
+import csv
 import shutil
 import sys
 from pathlib import Path
@@ -147,11 +148,12 @@ def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Chec
 
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
     text = (run.folder / "results/small.md").read_text()
-    rows = [line.strip("| ").split(" | ") for line in text.splitlines()[4 : 4 + 2 * len(ARMS)]]
-    solved = {name.strip("`"): int(count.split()[0]) for name, count in rows}
+    rows = csv.DictReader((run.folder / "results/small/report/heldout-arms.csv").read_text().splitlines())
+    solved = {row["name"]: round(6 * float(row["is_correct"])) for row in rows}
     means = [
         f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")
     ]
+    assert f"| `by-another`: 8 + 8, mean of 2 | {means[0]} (" in text
     assert f"| `by-another` − `four-turns` | {' − '.join(means)} of 6 |" in text
     assert "model: blurred" in text  # in the settings
 

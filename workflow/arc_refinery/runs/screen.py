@@ -245,7 +245,8 @@ def _answer(page: str) -> list[str]:
 def _reason(logs: list[str]) -> list[str]:
     """The last sentence of the first of these logs that has one, and its path."""
     for log in filter(Path.is_file, map(Path, logs)):
-        lines = [line for line in log.read_text(errors="replace").replace("\r", "\n").split("\n") if line.strip()]
+        lines = [line for line in re.split(r"[\r\n]", log.read_text(errors="replace")) if line.strip()]
+        lines = [line for line in lines if not re.search(r"\d%\|", line)]  # progress bars
         if lines:
             said = [number for number, line in enumerate(lines) if line.startswith("arc-refinery: ")]
             return [*(f"    {line}" for line in lines[said[-1] if said else -1 :]), f"    log: {log}"]

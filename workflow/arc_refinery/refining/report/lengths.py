@@ -116,10 +116,11 @@ def _too_long(prompts: Path, label: str) -> str:
     if not dropped:
         return "the file of prompts does not say why"
     (entry,) = dropped
-    lengths = entry.n_tokens[-entry.n_dropped :]
+    shortest, longest = min(entry.n_tokens[-entry.n_dropped :]), max(entry.n_tokens)
+    lengths = f"{shortest:,} to {longest:,}" if shortest < longest else f"{longest:,}"
     return (
-        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long ({lengths.min():,} to {lengths.max():,} "
-        f"tokens; `model.window` leaves {entry.allowed:,})"
+        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long ({lengths} tokens; `model.window` "
+        f"leaves {entry.allowed:,})"
     )
 
 
