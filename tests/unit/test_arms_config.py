@@ -202,7 +202,7 @@ def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_thems
         assert experiment(arms, primary=primary).evaluation.primary is not None
     else:
         message = refused(arms, primary=primary)
-        assert message.startswith("test: evaluation.primary: [b, a]") and f"turn {turn}" in message
+        assert message.startswith(f"test: evaluation.primary.turn is {turn};") and "b and a" in message
         wording(message)
 
 
