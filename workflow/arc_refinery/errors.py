@@ -7,6 +7,12 @@ class InputError(ValueError):
     """Bad input. The message names the file and the field, what was expected, and what to do."""
 
 
+def span(lengths: Sequence[int]) -> str:
+    """Return the smallest and the largest of these numbers, as a message has them."""
+    shortest, longest = min(lengths), max(lengths)
+    return f"{shortest:,} to {longest:,}" if shortest < longest else f"{longest:,}"
+
+
 class NoRoomError(InputError):
     """Prompts are too long for the model's window."""
 
@@ -14,11 +20,10 @@ class NoRoomError(InputError):
         self, where: object, n_prompts: int, too_long: Sequence[int], window: int, answer: int, advice: str
     ) -> None:
         """`too_long` has the lengths of those among `n_prompts`; `answer` is the longest answer, in tokens."""
-        n, shortest, longest = len(too_long), min(too_long), max(too_long)
+        n = len(too_long)
         which = f"none of {n:,} prompts fits" if n == n_prompts else f"{n:,} of {n_prompts:,} prompts are too long"
-        lengths = f"{shortest:,} to {longest:,}" if shortest < longest else f"{longest:,}"
         super().__init__(
-            f"{where}: {which}: {lengths} tokens, but the window of {window:,} minus {answer:,} for the answer "
+            f"{where}: {which}: {span(too_long)} tokens, but the window of {window:,} minus {answer:,} for the answer "
             f"leaves {window - answer:,}. {advice}"
         )
 

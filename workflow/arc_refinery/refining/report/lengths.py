@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from arc_refinery import records
+from arc_refinery.errors import span
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
@@ -116,10 +117,9 @@ def _too_long(prompts: Path, label: str) -> str:
     if not dropped:
         return "the file of prompts does not say why"
     (entry,) = dropped
-    shortest, longest = min(entry.n_tokens[-entry.n_dropped :]), max(entry.n_tokens)
-    lengths = f"{shortest:,} to {longest:,}" if shortest < longest else f"{longest:,}"
+    too_long = span(entry.n_tokens[-entry.n_dropped :].tolist())
     return (
-        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long ({lengths} tokens; `model.window` "
+        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long ({too_long} tokens; `model.window` "
         f"leaves {entry.allowed:,})"
     )
 
