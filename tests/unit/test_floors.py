@@ -15,6 +15,7 @@ FLOORS = (
     {"files", "runs"},
     {"arc", "rows"},
     {"models", "sandbox"},
+    {"asserts"},
     {"records"},
     {"config"},
     {"barc", "evaluation", "sampling"},

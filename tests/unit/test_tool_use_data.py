@@ -10,8 +10,9 @@ import row_files
 from messages import Wording
 from row_files import each_format
 
+from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
-from arc_refinery.records.tool_use import Asserts, Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.tool_use.config.experiment import Form
 from arc_refinery.tool_use.questions.data import questions_from_file
 

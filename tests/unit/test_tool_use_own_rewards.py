@@ -14,11 +14,12 @@ from checkout import ROOT
 from factories import make_question
 from messages import Wording
 
+from arc_refinery.asserts.split import Asserts
 from arc_refinery.commands.stages import sft
 from arc_refinery.config import ConfigError, check_files, own_functions, validate_experiment
 from arc_refinery.config.inputs import files_of_rewards
 from arc_refinery.errors import InputError
-from arc_refinery.records.tool_use import Asserts, Call, EpisodeMessage
+from arc_refinery.records.tool_use import Call, EpisodeMessage
 from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.config import EpisodeTerm, ToolUse
 from arc_refinery.tool_use.training.reward_terms import ScoredEpisode

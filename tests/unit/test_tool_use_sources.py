@@ -10,8 +10,9 @@ from factories import make_episode, make_question
 from messages import Wording
 
 from arc_refinery import records
+from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
-from arc_refinery.records.tool_use import Asserts, Call, Conversation, EpisodeMessage, Question, Segment
+from arc_refinery.records.tool_use import Call, Conversation, EpisodeMessage, Question, Segment
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions

@@ -25,4 +25,4 @@ from arc_refinery.records.files import (
 )
 from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict, attempt_id
 from arc_refinery.records.schemas import Record, RecordClass, schema
-from arc_refinery.records.tool_use import Asserts, Call, Conversation, Episode, Question, Segment
+from arc_refinery.records.tool_use import Call, Conversation, Episode, Question, Segment

@@ -12,19 +12,12 @@ ending "answer", answer "0", reward 1.0
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from arc_refinery.asserts.split import Asserts, Suite
+
 QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
 # with another tool call after a result that said that no calls are left.
 Ending = Literal["answer", "truncated", "tokens", "calls"]
-
-
-@dataclass(frozen=True, slots=True)
-class Asserts:
-    """Tests of a program: statements like `assert f(2) == 4`."""
-
-    statements: tuple[str, ...]
-    imports: tuple[str, ...] = ()  # imports that the statements need
-    setup: str = ""  # code that the statements need, such as arguments for the program
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +31,10 @@ class Question:
     reference: str  # the correct answer: a number, a text, or a program that passes the asserts
     solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
     asserts: Asserts | None = None  # for code_exec
+
+    @property
+    def suite(self) -> Suite:
+        return Suite(self.asserts or Asserts(()), self.reference, self.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Types of the sandbox: programs and scripts go in, outcomes come out. Neither contains expected outputs.
 
-Exception: a caller's own script may, if its executor runs only such scripts (tool_use/grading/code_exec.py).
+Exception: a caller's own script may, if its executor runs only such scripts (asserts/run.py).
 """
 
 from dataclasses import asdict, dataclass, replace

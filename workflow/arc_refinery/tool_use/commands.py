@@ -49,7 +49,7 @@ class WriteQuestions(Command):
 
     def run(self) -> None:
         from arc_refinery import records
-        from arc_refinery.tool_use.grading.asserts import hidden_checks
+        from arc_refinery.asserts.split import hidden_checks
         from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
         questions = list(questions_of(self.questions, self.split, self.seed))
@@ -62,7 +62,7 @@ class WriteQuestions(Command):
         _name_them("left out, because its own program does not pass its tests", checked.failing)
         _name_them("kept, with fewer asserts", checked.unchecked)
         if n_shown := sum(
-            question.kind == "code_exec" and not any(hidden_checks(question)) for question in checked.questions
+            question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in checked.questions
         ):
             logging.warning(
                 "%d questions show what all of their asserts call: a program that returns the shown values is correct, "
@@ -390,7 +390,7 @@ def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> No
 def _two(
     sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()
 ) -> "Iterator[tuple[Executor, Executor]]":
-    """Open one executor that runs programs, and one that only compares their results (grading/code_exec.py)."""
+    """Open one executor that runs programs, and one that only compares their results (asserts/run.py)."""
     with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders
 

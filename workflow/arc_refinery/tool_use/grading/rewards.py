@@ -2,21 +2,20 @@
 
 gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
 exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
-code_exec    the program (programs.py: which block) passes all asserts that can be checked (code_exec.py)
+code_exec    the program (programs.py: which block) passes all asserts that can be checked (asserts/run.py)
 """
 
-import ast
-import builtins
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from arc_refinery.programs import defined_names, last_program, parsed
+from arc_refinery.asserts.run import AssertsReport, run_asserts
+from arc_refinery.asserts.split import called_names
+from arc_refinery.programs import defined_names, last_program
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.answers import final_number, final_text, normalized
-from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +58,7 @@ def grade_episodes(
         if candidates is None or graders is None:
             raise ValueError("questions of kind code_exec need executors")
         programs = [_program(answers[index] or "", questions[index]) for index in indices]
-        to_run = [questions[index] for index in indices]
-        reports = run_asserts(programs, to_run, candidates, graders)
+        reports = run_asserts(programs, [questions[index].suite for index in indices], candidates, graders)
         tested = dict(zip(indices, zip(programs, reports, strict=True), strict=True))
     return [
         _grade(answer, question, *tested.get(index, (None, None)))
@@ -91,17 +89,10 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
 
     None without a block. programs.py has the rule.
     """
-    return last_program(text, _tested(asserts))
+    return last_program(text, called_names(asserts))
 
 
 def defines_tested(program: str, asserts: Iterable[str]) -> bool:
     """Return whether a program defines a function or class that the asserts call; any does if they call none."""
-    called = _tested(asserts)
+    called = called_names(asserts)
     return not called or bool(called & defined_names(program))
-
-
-def _tested(asserts: Iterable[str]) -> set[str]:
-    trees = filter(None, map(parsed, asserts))
-    calls = (node.func for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
-    called = {function.id for function in calls if isinstance(function, ast.Name)}
-    return called - set(dir(builtins)) or called  # a program may redefine `sum`

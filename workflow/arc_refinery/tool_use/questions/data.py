@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
-from arc_refinery.records.tool_use import Asserts, Question
+from arc_refinery.records.tool_use import Question
 from arc_refinery.rows import read_rows
 from arc_refinery.tool_use.config.experiment import Form
 from arc_refinery.tool_use.grading.answers import final_number, normalized

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from arc_refinery.asserts.run import AssertOutcome, AssertsReport, run_asserts
+from arc_refinery.asserts.split import canonical_form
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.grading.asserts import canonical_form
-from arc_refinery.tool_use.grading.code_exec import AssertOutcome, AssertsReport, run_asserts
 from arc_refinery.tool_use.questions.data import (
     MBPP_ID,
     SHOWN_TEST,
@@ -91,7 +91,7 @@ def with_valid_reference(questions: Sequence[Question], candidates: Executor, gr
     for question in tqdm(
         with_asserts, unit="question", mininterval=5, desc="reference programs", disable=not with_asserts
     ):
-        (report,) = run_asserts([question.reference], [question], candidates, graders)
+        (report,) = run_asserts([question.reference], [question.suite], candidates, graders)
         problem = _problem(report)
         if not report.is_passed:
             failing[question.question_id] = problem or "it has no asserts"

@@ -6,11 +6,11 @@ thinking in `<think>` tags at the beginning of an assistant's text.
 
 import re
 
+from arc_refinery.asserts.split import plan
 from arc_refinery.records.tool_use import Conversation, Question
 from arc_refinery.seeding import stream
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.grading.answers import final_number
-from arc_refinery.tool_use.grading.asserts import plan
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 _OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"

@@ -1,7 +1,7 @@
 """Run programs against asserts so that only a correct program passes.
 
 The candidate's program and the calls of its functions run in a child process of one executor. Their values go as plain
-data to a child process of another executor, which compares them with the expected values (asserts.py). There are two
+data to a child process of another executor, which compares them with the expected values (split.py). There are two
 executors because a server that has read an expected value may keep it in memory, and so may the children it forks.
 
 A candidate cannot patch the comparison, return an object that equals everything, exit early, or look up the expected
@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from arc_refinery.records.tool_use import Question
+from arc_refinery.asserts.split import VALUE, AssertsPlan, Check, Suite, Unsupported, hidden_checks, plan
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
-from arc_refinery.tool_use.grading.asserts import VALUE, AssertsPlan, Check, Unsupported, hidden_checks, plan
 
 TRUE = plain.pack(True)
 
@@ -26,7 +25,7 @@ class AssertOutcome(StrEnum):
     failed = "failed"  # the assert is false
     error = "error"  # a call, the comparison, or the program raised
     not_plain = "not_plain"  # a call returned something other than plain data, or more than 64 kB of it
-    unsupported = "unsupported"  # the assert cannot be split (asserts.py): the question's fault
+    unsupported = "unsupported"  # the assert cannot be split (split.py): the data's fault
     no_code = "no_code"  # the answer has no program
     timeout = "timeout"
     memory = "memory"
@@ -40,7 +39,7 @@ class AssertResult:
 
     outcome: AssertOutcome
     reason: str = ""
-    is_hidden: bool = True  # whether the question leaves open what it calls
+    is_hidden: bool = True  # whether the suite's text leaves open what it calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class AssertsReport:
 
     @property
     def passed_hidden(self) -> float:
-        """Share of the checked asserts that pass, of those that the question does not show; 0 if there is none.
+        """Share of the checked asserts that pass, of those that the suite's text does not show; 0 if there is none.
 
         A program that returns one value whatever its arguments passes nothing, unless it passes everything.
         """
@@ -78,9 +77,9 @@ class AssertsReport:
 
 
 def run_asserts(
-    programs: Sequence[str | None], questions: Sequence[Question], candidates: Executor, graders: Executor
+    programs: Sequence[str | None], suites: Sequence[Suite], candidates: Executor, graders: Executor
 ) -> list[AssertsReport]:
-    """Check each program against the asserts of its question; None is an answer without a program.
+    """Check each program against the asserts of its suite; None is an answer without a program.
 
     `candidates` runs the programs, `graders` the comparisons; `graders` must never run a program, before or after.
     Raises if the sandbox itself fails.
@@ -89,8 +88,7 @@ def run_asserts(
         raise ValueError(
             "programs and comparisons need an executor each: a server's children can find what it has read"
         )
-    plans = [plan(question.asserts, question.reference) if question.asserts else _NO_PLAN for question in questions]
-    runs = [_Run(code, asserts_plan) for code, asserts_plan in zip(programs, plans, strict=True)]
+    runs = [_Run(code, plan(suite.asserts, suite.reference)) for code, suite in zip(programs, suites, strict=True)]
     executed = [run for run in runs if run.code is not None and run.plan.calls]
     for run, outcome in zip(executed, candidates.run(run.call_script() for run in executed), strict=True):
         run.called = outcome
@@ -101,15 +99,12 @@ def run_asserts(
         AssertsReport(
             tuple(
                 replace(result, is_hidden=is_hidden)
-                for result, is_hidden in zip(run.results(), hidden_checks(question), strict=True)
+                for result, is_hidden in zip(run.results(), hidden_checks(suite), strict=True)
             ),
             run.is_constant,
         )
-        for run, question in zip(runs, questions, strict=True)
+        for run, suite in zip(runs, suites, strict=True)
     ]
-
-
-_NO_PLAN = AssertsPlan("", "", (), (), "")
 
 
 @dataclass(slots=True)

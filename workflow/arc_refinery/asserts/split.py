@@ -21,26 +21,43 @@ An assert that cannot be split this way is `Unsupported`, with a reason: a funct
 arguments come from a comprehension around it, undefined names, other kinds of statements, or no call of the program.
 All calls of an assert are made, including those that `and`, `or` and `if` would skip.
 
-An assert is hidden unless the question shows what it calls: the assert itself, another one with the same calls, or the
-calls as an example.
+An assert is hidden unless the text that a model reads shows what it calls: the assert itself, another one with the same
+calls, or the calls as an example.
 """
 
 import ast
 import builtins
 import symtable
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from arc_refinery.programs import UNREADABLE
-from arc_refinery.records.tool_use import Asserts, Question
+from arc_refinery.programs import UNREADABLE, parsed
 
 VALUE = "value_{}_of_the_candidate"
 _TRUTH = "not not ("
 # Builtins whose result depends on where they are evaluated
 _LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
 _BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _LOCAL
+
+
+@dataclass(frozen=True, slots=True)
+class Asserts:
+    """Tests of a program: statements like `assert f(2) == 4`."""
+
+    statements: tuple[str, ...]
+    imports: tuple[str, ...] = ()  # imports that the statements need
+    setup: str = ""  # code that the statements need, such as arguments for the program
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Asserts with a program that passes them, which defines the names that belong to a candidate."""
+
+    asserts: Asserts
+    reference: str
+    text: str = ""  # as the model reads it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +77,7 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class AssertsPlan:
-    """Plan for checking the asserts of a question."""
+    """Plan for checking asserts."""
 
     before: str  # runs before the candidate's program, in its namespace
     after: str  # runs after it
@@ -97,14 +114,12 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
 
 
 @lru_cache(4096)
-def hidden_checks(question: Question) -> tuple[bool, ...]:
-    """Return for each check of a question's plan whether it needs a call that the question's text does not show."""
-    if question.asserts is None:
-        return ()
-    text, asserts = _squeezed(question.text), question.asserts
+def hidden_checks(suite: Suite) -> tuple[bool, ...]:
+    """Return for each check of a suite's plan whether it needs a call that the suite's text does not show."""
+    text, asserts = _squeezed(suite.text), suite.asserts
     visible = replace(asserts, statements=tuple(line for line in asserts.statements if _squeezed(line) in text))
-    shown_calls = set(map(_without_truth, plan(visible, question.reference).calls))
-    full_plan = plan(asserts, question.reference)
+    shown_calls = set(map(_without_truth, plan(visible, suite.reference).calls))
+    full_plan = plan(asserts, suite.reference)
     calls = [_without_truth(call) for call in full_plan.calls]
     is_shown = [call in shown_calls or ("(" in call and _squeezed(call) in text) for call in calls]
     return tuple(
@@ -118,6 +133,14 @@ def canonical_form(statement: str) -> str:
         return ast.unparse(ast.parse(statement.strip()))
     except UNREADABLE:
         return statement.strip()
+
+
+def called_names(statements: Iterable[str]) -> set[str]:
+    """Return the functions and classes that asserts call, without builtins unless nothing else is called."""
+    trees = filter(None, map(parsed, statements))
+    calls = (node.func for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    called = {function.id for function in calls if isinstance(function, ast.Name)}
+    return called - set(dir(builtins)) or called  # a program may redefine `sum`
 
 
 def _squeezed(code: str) -> str:

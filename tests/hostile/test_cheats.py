@@ -12,20 +12,20 @@ import psutil
 import pytest
 from hostile import arena
 
-from arc_refinery.records.tool_use import Asserts, Question
+from arc_refinery.asserts.run import AssertsReport, run_asserts
+from arc_refinery.asserts.split import Asserts, Suite
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
 
 pytestmark = pytest.mark.hostile
 
 REFERENCE = "import math\ndef f(n): return [n * n + 17]"
 
 
-def question(*asserts: str, setup: str = "", reference: str = REFERENCE) -> Question:
-    return Question("q", "Write f.", "code_exec", reference, asserts=Asserts(asserts, ("import math",), setup))
+def suite(*asserts: str, setup: str = "", reference: str = REFERENCE) -> Suite:
+    return Suite(Asserts(asserts, ("import math",), setup), reference)
 
 
-SQUARES = question("assert f(3) == [26]", "assert f(10) == [117]")
+SQUARES = suite("assert f(3) == [26]", "assert f(10) == [117]")
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +34,12 @@ def executors() -> Iterator[tuple[Executor, Executor]]:
         yield candidates, graders
 
 
-def graded(executors: tuple[Executor, Executor], program: str, question: Question = SQUARES) -> AssertsReport:
+def graded(executors: tuple[Executor, Executor], program: str, suite: Suite = SQUARES) -> AssertsReport:
     """The program's report; programs around it are graded rightly, and no process has come or gone."""
     before = arena.descendants()
     with arena.time_limit(arena.PATIENCE_SECONDS):
         first, report, last = run_asserts(
-            [question.reference, program, "def f(n): return [n]"], [question, question, SQUARES], *executors
+            [suite.reference, program, "def f(n): return [n]"], [suite, suite, SQUARES], *executors
         )
     psutil.wait_procs(arena.descendants() - before, timeout=1)
     assert arena.descendants() == before
@@ -48,19 +48,18 @@ def graded(executors: tuple[Executor, Executor], program: str, question: Questio
     return report
 
 
-def naive(program: str, question: Question) -> bool:
+def naive(program: str, suite: Suite) -> bool:
     """Return whether a program passes where asserts are run behind it."""
-    assert question.asserts is not None
-    source = "\n".join([*question.asserts.imports, question.asserts.setup, program, *question.asserts.statements])
+    source = "\n".join([*suite.asserts.imports, suite.asserts.setup, program, *suite.asserts.statements])
     return subprocess.run([sys.executable, "-c", source], capture_output=True, timeout=20).returncode == 0
 
 
 EQUAL = "__eq__ = __ge__ = __gt__ = __le__ = __lt__ = lambda self, other: True\n    __ne__ = lambda self, other: False"
-CLOSE = question("assert math.isclose(f(3), 26.5, rel_tol=1e-9)", reference="def f(n): return n * n + 17.5")
-SETS = question("assert set(f(3)) == {26}", "assert len(f(3)) == 1", "assert sorted(f(10)) == [117]")
-EXPECTED = question("assert f(3) == expected", setup="expected = [26]")
-ORACLE = question("assert f(3) == oracle(3)", setup="def oracle(n): return [n * n + 17]")
-WORDS = question("assert f(3).startswith('xyz')", reference="def f(n): return 'xyzzy'")
+CLOSE = suite("assert math.isclose(f(3), 26.5, rel_tol=1e-9)", reference="def f(n): return n * n + 17.5")
+SETS = suite("assert set(f(3)) == {26}", "assert len(f(3)) == 1", "assert sorted(f(10)) == [117]")
+EXPECTED = suite("assert f(3) == expected", setup="expected = [26]")
+ORACLE = suite("assert f(3) == oracle(3)", setup="def oracle(n): return [n * n + 17]")
+WORDS = suite("assert f(3).startswith('xyz')", reference="def f(n): return 'xyzzy'")
 
 CHEATS = {
     # leaving
@@ -174,7 +173,7 @@ def test_what_is_endless_or_large_ends_and_does_not_pass(executors: tuple[Execut
 
 @pytest.mark.parametrize("value", ["10**9", "'x' * 60_000", "[0] * 10_000"])
 def test_a_value_that_makes_the_comparison_expensive(executors: tuple[Executor, Executor], value: str):
-    source = question("assert f(3) * 10**8 != 7 ** (7 ** len(str(f(3))))", reference="def f(n): return 3")
+    source = suite("assert f(3) * 10**8 != 7 ** (7 ** len(str(f(3))))", reference="def f(n): return 3")
     (report,) = run_asserts([f"def f(n): return {value}"], [source], *executors)
     assert str(report.asserts[0].outcome) in ("timeout", "memory")
     assert graded(executors, SQUARES.reference).is_passed
@@ -254,7 +253,7 @@ def f(n):
 HIDDEN = "assert f(3) == 'needle-48151623'"
 NEEDLE = "def f(n): return 'needle-' + str(2 * 24075811 + 1)"
 # Many lengths, because freed memory stays until something of the same length takes its place.
-ASKED = [question(f"{HIDDEN} or f(3) == '{'x' * size}'", reference=NEEDLE) for size in range(10, 3000, 50)]
+ASKED = [suite(f"{HIDDEN} or f(3) == '{'x' * size}'", reference=NEEDLE) for size in range(10, 3000, 50)]
 WRONG = ["def f(n): return 0"] * len(ASKED)
 
 
@@ -268,7 +267,7 @@ def patient() -> Iterator[tuple[Executor, Executor]]:
 def test_expected_values_are_not_in_memory(patient: tuple[Executor, Executor]):
     candidates, graders = patient
     run_asserts(WRONG, ASKED, candidates, graders)
-    (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates, graders)
+    (report,) = run_asserts([SEARCH], [suite(HIDDEN, reference=NEEDLE)], candidates, graders)
     assert [str(tested.outcome) for tested in report.asserts] == ["failed"]
 
 
@@ -276,5 +275,5 @@ def test_expected_values_would_be_in_the_memory_of_a_grader(patient: tuple[Execu
     """Not an attack: it shows that the search above finds what is there, and why no executor may be both."""
     candidates, graders = patient
     run_asserts(WRONG, ASKED, candidates, graders)
-    (report,) = run_asserts([SEARCH], [question(HIDDEN, reference=NEEDLE)], candidates=graders, graders=candidates)
+    (report,) = run_asserts([SEARCH], [suite(HIDDEN, reference=NEEDLE)], candidates=graders, graders=candidates)
     assert report.is_passed

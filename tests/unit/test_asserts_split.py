@@ -5,8 +5,7 @@ import re
 import pytest
 from messages import Wording
 
-from arc_refinery.records.tool_use import Asserts
-from arc_refinery.tool_use.grading.asserts import AssertsPlan, Check, Unsupported, plan
+from arc_refinery.asserts.split import Asserts, AssertsPlan, Check, Unsupported, plan
 
 PROGRAM = "def f(x):\n    data = [x]\n    return data\n"
 

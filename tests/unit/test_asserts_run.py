@@ -3,10 +3,10 @@
 import pytest
 from factories import make_question
 
-from arc_refinery.records.tool_use import Asserts, Question
+from arc_refinery.asserts.run import AssertsReport, run_asserts
+from arc_refinery.asserts.split import Asserts, hidden_checks
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.grading.asserts import hidden_checks
-from arc_refinery.tool_use.grading.code_exec import AssertsReport, run_asserts
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.questions.data import mbpp_question
 from arc_refinery.tool_use.questions.generator import mbpp_row
@@ -19,7 +19,7 @@ def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup
 
 
 def report(executors: Executors, program: str | None, source: Question) -> AssertsReport:
-    (only,) = run_asserts([program], [source], *executors)
+    (only,) = run_asserts([program], [source.suite], *executors)
     return only
 
 
@@ -218,7 +218,9 @@ def test_values_are_compared_as_python_compares_them(executors: Executors, state
     imports = "import collections, decimal, fractions\nimport numpy as np\n"
     programs = [f"{imports}def f(n): return {value}" for value in VALUES_AND_CHECKS[statement]]
     source = question(f"{imports}def f(n): return [1]", f"assert {statement}")
-    for program, graded in zip(programs, run_asserts(programs, [source] * len(programs), *executors), strict=True):
+    for program, graded in zip(
+        programs, run_asserts(programs, [source.suite] * len(programs), *executors), strict=True
+    ):
         assert graded.is_passed == _passes(f"{program}\nassert {statement}"), (program, verdicts(graded))
         assert "not_plain" not in {outcome for outcome, _ in verdicts(graded)}
 
@@ -257,7 +259,7 @@ def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors:
     rows = [mbpp_row(2, "train", 0, index) for index in range(6)]
     sources = [mbpp_question(row, "q", "here") for row in rows]
     programs = [row["code"] if index % 2 else "def other(): pass" for index, row in enumerate(rows)]
-    reports = run_asserts([*programs, None], [*sources, sources[0]], *executors)
+    reports = run_asserts([*programs, None], [source.suite for source in (*sources, sources[0])], *executors)
     assert [report.is_passed for report in reports] == [False, True, False, True, False, True, False]
     assert [len(report.asserts) for report in reports] == [5] * 7
 
@@ -298,9 +300,9 @@ def test_a_sandbox_that_fails_is_an_exception(executors: Executors):
     closed = Executor(1, Limits())
     closed.close()
     with pytest.raises(RuntimeError, match="closed"):
-        run_asserts([DOUBLE.reference], [DOUBLE], closed, executors[1])
+        run_asserts([DOUBLE.reference], [DOUBLE.suite], closed, executors[1])
     with pytest.raises(RuntimeError, match="closed"):
-        run_asserts([DOUBLE.reference], [DOUBLE], executors[0], closed)
+        run_asserts([DOUBLE.reference], [DOUBLE.suite], executors[0], closed)
 
 
 # what a question shows, and what partial credit is for
@@ -358,7 +360,7 @@ def test_an_assert_is_hidden_unless_the_text_shows_its_calls(text: str, asserts:
     source = make_question(
         text=text, kind="code_exec", reference="def f(x): return x + 1", asserts=Asserts(tuple(asserts))
     )
-    assert list(hidden_checks(source)) == hidden
+    assert list(hidden_checks(source.suite)) == hidden
 
 
 @pytest.mark.parametrize(
