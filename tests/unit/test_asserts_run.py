@@ -4,7 +4,7 @@ import pytest
 from factories import make_question
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
-from arc_refinery.asserts.split import Asserts, hidden_checks
+from arc_refinery.asserts.split import Asserts, Suite, hidden_checks
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tool_use.grading.rewards import grade_episodes
@@ -379,3 +379,81 @@ def test_partial_credit_of_few_or_equal_values(executors: Executors, asserts: li
         text=f"Do. {asserts[0]}", kind="code_exec", reference="def f(x): return x", asserts=Asserts(tuple(asserts))
     )
     assert report(executors, program, source).passed_hidden == share
+
+
+def called(executors: Executors, program: str, statement: str, setup: str = "") -> tuple[str, int | None, list[str]]:
+    """Return reason, line, and the texts of the calls' values."""
+    suite = Suite(Asserts((statement,), setup=setup), "def double(n): pass")
+    ((result,),) = (report.asserts for report in run_asserts([program], [suite], *executors, with_texts=True))
+    return result.reason, result.line, [f"{call.source} -> {call.text}" for call in result.calls]
+
+
+@pytest.mark.parametrize(
+    ("program", "statement", "reason", "line", "texts"),
+    [
+        ("def double(n): return n + 3", "assert double(2) == 4", "it is false", None, ["double(2) -> 5"]),
+        ("def double(n): return n * 2", "assert double(2) == 4", "", None, ["double(2) -> 4"]),
+        ("def double(n): return 'a'", "assert not double(2)", "it is false", None, ["double(2) -> 'a'"]),
+        (
+            "def double(n): return [n] * 200",
+            "assert double(2) == 4",
+            "it is false",
+            None,
+            ["double(2) -> [" + "2, " * 99 + "2,..."],
+        ),
+        ("def repr(x): return 1\ndouble = str", "assert double(2) == 4", "it is false", None, ["double(2) -> '2'"]),
+        (
+            "class P: pass\ndef double(n): return P()",
+            "assert double(2) == 4",
+            "a value of type P",
+            None,
+            ["double(2) -> <program.P object at 0x...>"],
+        ),
+        (
+            "class P(int):\n    def __repr__(self): raise KeyError\ndouble = P",
+            "assert double(2) == 4",
+            "it is false",
+            None,
+            ["double(2) -> a value that cannot be shown"],
+        ),
+        (
+            "class S(str): pass\nclass P(int):\n    def __repr__(self): return '\\ud800'\ndouble = P",
+            "assert double(2) == 4",
+            "it is false",
+            None,
+            ["double(2) -> \\ud800"],
+        ),
+        (
+            "def double(n):\n    return helper(n)\ndef helper(n):\n    return n / 0",
+            "assert double(2) == 4",
+            "ZeroDivisionError: division by zero",
+            4,
+            ["double(2) -> a value that cannot be shown"],
+        ),
+        (
+            "def twice(n): return 2 * n",
+            "assert double(2) == 4",
+            "NameError: name 'double' is not defined",
+            None,
+            ["double(2) -> a value that cannot be shown"],
+        ),
+        ("x = 1\ny = x / 0", "assert double(2) == 4", "ZeroDivisionError: division by zero (line 2)", 2, []),
+        (
+            "def double(n): return None",
+            "assert double(2) > 3",
+            "TypeError: '>' not supported between instances of 'NoneType' and 'int'",
+            None,
+            ["double(2) -> None"],
+        ),
+    ],
+)
+def test_values_as_text_and_lines_of_errors(
+    executors: Executors, program: str, statement: str, reason: str, line: int | None, texts: list[str]
+):
+    assert called(executors, program, statement) == (reason, line, texts)
+
+
+def test_an_error_in_the_setup_has_the_line_of_the_program_that_led_there(executors: Executors):
+    program, setup = "def double(f):\n    return f(1)", "\n\n\ndef helper(n):\n    return n / 0"
+    reason, line, _ = called(executors, program, "assert double(helper) == 4", setup)
+    assert (reason, line) == ("ZeroDivisionError: division by zero", 2)

@@ -12,10 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from arc_refinery.asserts.split import VALUE, AssertsPlan, Check, Suite, Unsupported, hidden_checks, plan
+from arc_refinery.asserts.split import (
+    VALUE,
+    AssertsPlan,
+    Check,
+    Suite,
+    Unsupported,
+    assigned,
+    hidden_checks,
+    plan,
+    without_truth,
+)
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
+from arc_refinery.sandbox.child import without_addresses
 
 TRUE = plain.pack(True)
+SHOWN_CHARS = 300
 
 
 class AssertOutcome(StrEnum):
@@ -34,12 +46,23 @@ class AssertOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an assert, as the candidate's program evaluated it."""
+
+    source: str
+    value: Value
+    text: str = ""  # the value as Python shows it, cut at `SHOWN_CHARS`; a program can forge it
+
+
+@dataclass(frozen=True, slots=True)
 class AssertResult:
     """One assert's outcome, and why."""
 
     outcome: AssertOutcome
     reason: str = ""
     is_hidden: bool = True  # whether the suite's text leaves open what it calls
+    line: int | None = None  # line of the program that raised
+    calls: tuple[Call, ...] = ()  # empty unless the program ran to its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +100,25 @@ class AssertsReport:
 
 
 def run_asserts(
-    programs: Sequence[str | None], suites: Sequence[Suite], candidates: Executor, graders: Executor
+    programs: Sequence[str | None],
+    suites: Sequence[Suite],
+    candidates: Executor,
+    graders: Executor,
+    with_texts: bool = False,
 ) -> list[AssertsReport]:
     """Check each program against the asserts of its suite; None is an answer without a program.
 
     `candidates` runs the programs, `graders` the comparisons; `graders` must never run a program, before or after.
-    Raises if the sandbox itself fails.
+    Raises if the sandbox itself fails. `with_texts` also takes the values as text.
     """
     if candidates is graders:
         raise ValueError(
             "programs and comparisons need an executor each: a server's children can find what it has read"
         )
-    runs = [_Run(code, plan(suite.asserts, suite.reference)) for code, suite in zip(programs, suites, strict=True)]
+    runs = [
+        _Run(code, plan(suite.asserts, suite.reference), with_texts)
+        for code, suite in zip(programs, suites, strict=True)
+    ]
     executed = [run for run in runs if run.code is not None and run.plan.calls]
     for run, outcome in zip(executed, candidates.run(run.call_script() for run in executed), strict=True):
         run.called = outcome
@@ -113,11 +143,19 @@ class _Run:
 
     code: str | None
     plan: AssertsPlan
+    with_texts: bool
     called: Outcome | None = None
     compared: Outcome | None = None
 
     def call_script(self) -> Script:
-        return Script("", (self.plan.before, self.code or "", self.plan.after), self.plan.calls)
+        expressions = self.plan.calls
+        if self.with_texts:
+            names = [VALUE.format(index) for index in range(len(expressions))]
+            shown = tuple(
+                f"f'{{{name}!r:.{SHOWN_CHARS + 1}}}'" for name in names
+            )  # no name that a program may redefine
+            expressions = (*map(assigned, names, expressions), *shown)
+        return Script("", (self.plan.before, self.code or "", self.plan.after), expressions, program=1)
 
     @property
     def comparable(self) -> list[Check]:
@@ -129,12 +167,11 @@ class _Run:
 
     @property
     def is_constant(self) -> bool:
-        return self.called is not None and len({(value.kind, value.data) for value in self.called.values}) == 1
+        return self.called is not None and len({(value.kind, value.data) for value in self._all_values}) == 1
 
     def check_script(self) -> Script:
-        assert self.called is not None
         indices = sorted({index for check in self.comparable for index in check.values})
-        names = tuple((VALUE.format(index), self.called.values[index].data) for index in indices)
+        names = tuple((VALUE.format(index), self._all_values[index].data) for index in indices)
         expressions = tuple(f"bool({check.expression})" for check in self.comparable)
         return Script("", (self.plan.around,), expressions, names)
 
@@ -147,23 +184,40 @@ class _Run:
             elif self.called is None:
                 yield AssertResult(AssertOutcome.no_code)
             elif self.called.status is not Status.ok:
-                yield _failed_run(self.called)
+                yield AssertResult(AssertOutcome(self.called.status), self.called.error, line=self.called.error_line)
             elif check not in comparable:
                 value = next(value for value in self._values(check) if value.kind != "plain")
-                yield AssertResult(AssertOutcome(value.kind), value.error)
+                yield AssertResult(AssertOutcome(value.kind), value.error, line=value.line, calls=self._calls(check))
             elif self.compared is not None and self.compared.status is not Status.ok:
-                yield _failed_run(self.compared)
+                status, error = self.compared.status, self.compared.error
+                yield AssertResult(AssertOutcome(status), error, calls=self._calls(check))
             elif (answer := next(answers)).kind == "error":
-                yield AssertResult(AssertOutcome.error, answer.error)
+                yield AssertResult(AssertOutcome.error, answer.error, calls=self._calls(check))
             elif answer.data == TRUE:
-                yield AssertResult(AssertOutcome.passed)
+                yield AssertResult(AssertOutcome.passed, calls=self._calls(check))
             else:
-                yield AssertResult(AssertOutcome.failed, "it is false")
+                yield AssertResult(AssertOutcome.failed, "it is false", calls=self._calls(check))
+
+    @property
+    def _all_values(self) -> tuple[Value, ...]:
+        """The values of the plan's calls, without their texts."""
+        return self.called.values[: len(self.plan.calls)] if self.called is not None else ()
 
     def _values(self, check: Check) -> list[Value]:
+        return [self._all_values[index] for index in check.values]
+
+    def _calls(self, check: Check) -> tuple[Call, ...]:
         assert self.called is not None
-        return [self.called.values[index] for index in check.values]
+        texts = list(map(_text, self.called.values[len(self.plan.calls) :])) or [""] * len(self.plan.calls)
+        return tuple(
+            Call(without_truth(self.plan.calls[index]), self._all_values[index], texts[index]) for index in check.values
+        )
 
 
-def _failed_run(outcome: Outcome) -> AssertResult:
-    return AssertResult(AssertOutcome(outcome.status), outcome.error)
+def _text(value: Value) -> str:
+    try:
+        text = plain.unpack_text(value.data)
+    except plain.MalformedError:  # its `__repr__` raised, or the program forged it
+        return "a value that cannot be shown"
+    text = without_addresses(text.encode(errors="backslashreplace").decode())
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

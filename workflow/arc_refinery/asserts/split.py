@@ -118,9 +118,9 @@ def hidden_checks(suite: Suite) -> tuple[bool, ...]:
     """Return for each check of a suite's plan whether it needs a call that the suite's text does not show."""
     text, asserts = _squeezed(suite.text), suite.asserts
     visible = replace(asserts, statements=tuple(line for line in asserts.statements if _squeezed(line) in text))
-    shown_calls = set(map(_without_truth, plan(visible, suite.reference).calls))
+    shown_calls = set(map(without_truth, plan(visible, suite.reference).calls))
     full_plan = plan(asserts, suite.reference)
-    calls = [_without_truth(call) for call in full_plan.calls]
+    calls = [without_truth(call) for call in full_plan.calls]
     is_shown = [call in shown_calls or ("(" in call and _squeezed(call) in text) for call in calls]
     return tuple(
         isinstance(check, Check) and not all(is_shown[index] for index in check.values) for check in full_plan.checks
@@ -148,8 +148,15 @@ def _squeezed(code: str) -> str:
     return "".join(code.split()).replace('"', "'")
 
 
-def _without_truth(call: str) -> str:
+def without_truth(call: str) -> str:
+    """Return a call as the assert has it."""
     return call.removeprefix(_TRUTH).removesuffix(")") if call.startswith(_TRUTH) else call
+
+
+def assigned(name: str, call: str) -> str:
+    """Return an expression that also assigns the value of a call, even if it matters only as true or false."""
+    bare = without_truth(call)
+    return f"({name} := {call})" if bare == call else f"{_TRUTH}{name} := {bare})"
 
 
 class _Scope:

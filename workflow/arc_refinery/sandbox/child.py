@@ -33,6 +33,7 @@ from arc_refinery.sandbox.types import Limits, Status, Value
 from arc_refinery.sandbox.wire import ALONE, Request, Result
 
 PROGRAM_FILE = "<program>"
+_OTHER_FILE = "<setup>"  # of sources and expressions whose lines errors do not name
 VALID_CELLS = frozenset(range(N_COLORS))
 RESULT_FD = 3
 MAX_FDS = 64  # file descriptors of the server
@@ -248,7 +249,7 @@ def without_addresses(text: str) -> str:
 
 def run_script(script: bytes) -> Result:
     """Execute a script and evaluate its expressions; raises only MemoryError."""
-    sources, expressions, names, interactive, n_replayed = plain.unpack(script)
+    sources, expressions, names, interactive, n_replayed, program = plain.unpack(script)
     module = ModuleType("__main__" if interactive else "program")
     sys.modules[module.__name__] = module
     printed = Printed()
@@ -259,7 +260,8 @@ def run_script(script: bytes) -> Result:
         for index, source in enumerate(sources):
             if index == n_replayed:
                 printed.clear()
-            execute_source(source, module, interactive)
+            file = PROGRAM_FILE if program in (None, index) else _OTHER_FILE
+            execute_source(source, file, module, interactive)
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 (whatever a script raises is its result)
@@ -268,14 +270,14 @@ def run_script(script: bytes) -> Result:
     return Result(Status.ok, values=values, printed=printed.text())
 
 
-def execute_source(source: str, module: ModuleType, interactive: bool) -> None:
+def execute_source(source: str, file: str, module: ModuleType, interactive: bool) -> None:
     """Execute a source; an interactive one may also end by leaving with status 0, for example by `exit()`."""
-    tree = ast.parse(source, PROGRAM_FILE)
+    tree = ast.parse(source, file)
     last = tree.body.pop() if interactive and tree.body and isinstance(tree.body[-1], ast.Expr) else None
     try:
-        exec(compile(tree, PROGRAM_FILE, "exec", dont_inherit=True), module.__dict__)
+        exec(compile(tree, file, "exec", dont_inherit=True), module.__dict__)
         if last is not None:
-            exec(compile(ast.Interactive([last]), PROGRAM_FILE, "single", dont_inherit=True), module.__dict__)
+            exec(compile(ast.Interactive([last]), file, "single", dont_inherit=True), module.__dict__)
     except SystemExit as ending:
         if not interactive or not (ending.code is None or (isinstance(ending.code, int) and ending.code == 0)):
             raise
@@ -284,15 +286,15 @@ def execute_source(source: str, module: ModuleType, interactive: bool) -> None:
 def evaluate(expression: str, module: ModuleType) -> Value:
     """Evaluate an expression; raises only MemoryError."""
     try:
-        code = compile(expression, PROGRAM_FILE, "eval", dont_inherit=True)
+        code = compile(expression, _OTHER_FILE, "eval", dont_inherit=True)
         return Value("plain", data=plain.pack(eval(code, module.__dict__)))
     except MemoryError:
         raise
     except plain.NotPlainError as error:
         return Value("not_plain", error=str(error))
     except BaseException as error:  # noqa: BLE001 (whatever a program raises is its result)
-        name, message, _ = describe(error)
-        return Value("error", error=f"{name}: {message}".removesuffix(": "))
+        name, message, line = describe(error)
+        return Value("error", error=f"{name}: {message}".removesuffix(": "), line=line)
 
 
 class Printed(io.TextIOWrapper):

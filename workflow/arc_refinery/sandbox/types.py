@@ -54,6 +54,7 @@ class Script:
     interactive: bool = False
     n_replayed: int = 0
     cpu_seconds: float | None = None  # limit for each of the replayed sources and for the rest; None: the executor's
+    program: int | None = None  # index of the source whose lines errors name; None: any source's
 
     def limits(self, defaults: "Limits") -> "Limits":
         """Return the limits of the whole script."""
@@ -68,6 +69,7 @@ class Value:
     kind: Literal["plain", "not_plain", "error"]
     data: bytes = b""  # packed by `plain`, or forged: only pass it to another script, never unpack it here
     error: str = ""  # the exception as `TypeError: message`, or what is not plain
+    line: int | None = None  # line of the program that raised
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ _REPLIES = struct.Struct("<II")  # bytes of all, peak memory in kB
 _CPU = struct.Struct("<d")
 _SHAPE = struct.Struct("<HH")
 _BLOCK = struct.Struct("<I")
+_LINE = struct.Struct("<i")  # before an expression's error; -1 = none
 _MAGIC = b"ARC2"
 _STATUSES = tuple(Status)
 _CELLS = bytes(range(N_COLORS))
@@ -86,8 +87,17 @@ def form_of(program: Program | Script) -> OutputForm:
 
 def encode_request(program: Program | Script, cpu_seconds: float = 0.0) -> bytes:
     if isinstance(program, Script):
-        parts = (program.sources, program.expressions, program.names, program.interactive, program.n_replayed)
-        script = plain.pack(parts, max_bytes=2**31)
+        script = plain.pack(
+            (
+                program.sources,
+                program.expressions,
+                program.names,
+                program.interactive,
+                program.n_replayed,
+                program.program,
+            ),
+            max_bytes=2**31,
+        )
         return _REQUEST.pack(len(script), 0, *form_of(program), cpu_seconds) + script
     for grid in program.inputs:
         if grid.ndim != 2 or grid.dtype != np.uint8:
@@ -242,7 +252,8 @@ def _unpack_grids(data: bytes, n_grids: int) -> tuple[Grid, ...]:
 def _pack_values(printed: str, values: Iterable[Value]) -> bytes:
     blocks = [printed.encode("utf-8", "backslashreplace")[:PRINTED_BYTES].decode("utf-8", "ignore").encode()]
     for value in values:
-        blocks.append(_TAGS[value.kind] + (value.data or _text(value.error)))
+        error = _LINE.pack(-1 if value.line is None else value.line) + _text(value.error)
+        blocks.append(_TAGS[value.kind] + (value.data or error))
     return b"".join(part for block in blocks for part in (_BLOCK.pack(len(block)), block))
 
 
@@ -259,7 +270,12 @@ def _unpack_values(data: bytes, n_blocks: int) -> tuple[str, tuple[Value, ...]]:
     values = []
     for block in blocks[1:]:
         kind, body = _KINDS[block[:1]], block[1:]
-        values.append(Value(kind, data=body) if kind == "plain" else Value(kind, error=body.decode()))
+        if kind == "plain":
+            values.append(Value(kind, data=body))
+        else:
+            (line,) = _LINE.unpack_from(body)
+            error = body[_LINE.size :].decode()
+            values.append(Value(kind, error=error, line=line if line >= 0 else None))
     return blocks[0].decode() if blocks else "", tuple(values)
 
 
