@@ -53,3 +53,35 @@ def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
     if not isinstance(content, list):
         raise InputError(f"{path}: holds {in_words(content)}; expected a list of rows")
     yield from content
+
+
+def text_field(row: Any, field: str, where: str, or_empty: bool = False) -> str:
+    """Return a text of a row, with normal line ends. Raises `InputError`."""
+    if not isinstance(row, dict):
+        raise InputError(f"{where} is {in_words(row)}; expected an object with a field {field!r}")
+    if field not in row:
+        raise InputError(f"{where}: field {field!r} is missing; expected a text")
+    value = row[field]
+    if not isinstance(value, str) or not (or_empty or value.strip()):
+        raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
+    return _with_unix_line_ends(value)
+
+
+def texts_field(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str, ...]:
+    """Return a list of texts of a row, with normal line ends. Raises `InputError`."""
+    if or_none and row.get(field) is None:
+        return ()
+    if field not in row:
+        raise InputError(f"{where}: field {field!r} is missing; expected a list of texts")
+    value = row[field]
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
+    return tuple(map(_with_unix_line_ends, value))
+
+
+def _with_unix_line_ends(text: str) -> str:
+    return text.replace("\r\n", "\n")

@@ -11,24 +11,22 @@ which a model would learn to write.
 """
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from arc_refinery.asserts.rows import mbpp_row
 from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
-from arc_refinery.files import in_words
 from arc_refinery.records.tool_use import Question
-from arc_refinery.rows import read_rows
+from arc_refinery.rows import read_rows, text_field
 from arc_refinery.tool_use.config.experiment import Form
 from arc_refinery.tool_use.grading.answers import final_number, normalized
 
 logger = logging.getLogger(__name__)
 
 SHOWN_TEST = "\nOne of its tests: "  # behind the text of a row of MBPP
-MBPP_ID = "mbpp-"  # before a row's `task_id`
 # Fields that other data sets have, and that matter: MBPP+ and HumanEval, multiple choice, questions on a text
 _UNUSED_FIELDS: dict[Form, tuple[str, ...]] = {
     "gsm8k": ("choices", "options", "context", "passage"),
@@ -63,7 +61,7 @@ def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
 
 
 def gsm8k_question(row: Any, name: str, where: str) -> Question:
-    text, answer = _text(row, "question", where), _text(row, "answer", where)
+    text, answer = text_field(row, "question", where), text_field(row, "answer", where)
     solution, mark, number = answer.rpartition("####")
     if not mark or final_number(f"#### {number}") is None:
         last = answer.strip().rpartition("\n")[2]
@@ -73,28 +71,19 @@ def gsm8k_question(row: Any, name: str, where: str) -> Question:
 
 def mbpp_question(row: Any, name: str, where: str) -> Question:
     """Convert a row; the question shows only the first assert, which gives the function's name and signature."""
-    is_sanitized = isinstance(row, dict) and "prompt" in row
-    text, code = _text(row, "prompt" if is_sanitized else "text", where), _text(row, "code", where)
-    tests, challenges = _texts(row, "test_list", where), _texts(row, "challenge_test_list", where, or_none=True)
-    imports = _texts(row, "test_imports", where, or_none=True)
-    setup = "" if row.get("test_setup_code") is None else _text(row, "test_setup_code", where, or_empty=True)
-    if not tests:
+    content = mbpp_row(row, name, where)
+    if not row["test_list"]:
         raise InputError(f"{where}: field 'test_list' is empty; expected at least one assert")
-    task_id = row.get("task_id", name)
-    if (
-        isinstance(task_id, bool) or not isinstance(task_id, int | str) or not re.fullmatch(r"[\w.-]+", str(task_id))
-    ):  # used as the name of a folder
-        raise InputError(f"{where}: field 'task_id' is {task_id!r:.60}; expected a number, or letters, digits, - . _")
-    asserts = Asserts((*tests, *challenges), imports, setup)
-    prompt = f"{text.strip()}{SHOWN_TEST}{tests[0].strip()}"
-    return Question(f"{MBPP_ID}{task_id}", prompt, "code_exec", code, asserts=asserts)
+    prompt = f"{content.text}{SHOWN_TEST}{content.tests[0].strip()}"
+    asserts = Asserts(content.tests, content.imports, content.setup)
+    return Question(content.task_id, prompt, "code_exec", content.code, asserts=asserts)
 
 
 def text_question(row: Any, name: str, where: str) -> Question:
-    answer = _text(row, "answer", where)
+    answer = text_field(row, "answer", where)
     if not normalized(answer):
         raise InputError(f"{where}: field 'answer' is {answer!r:.60}; expected letters or digits")
-    return Question(name, _text(row, "question", where), "exact_match", answer)
+    return Question(name, text_field(row, "question", where), "exact_match", answer)
 
 
 READERS: dict[Form, Callable[[Any, str, str], Question]] = {
@@ -102,33 +91,3 @@ READERS: dict[Form, Callable[[Any, str, str], Question]] = {
     "mbpp": mbpp_question,
     "text": text_question,
 }
-
-
-def _text(row: Any, field: str, where: str, or_empty: bool = False) -> str:
-    if not isinstance(row, dict):
-        raise InputError(f"{where} is {in_words(row)}; expected an object with a field {field!r}")
-    if field not in row:
-        raise InputError(f"{where}: field {field!r} is missing; expected a text")
-    value = row[field]
-    if not isinstance(value, str) or not (or_empty or value.strip()):
-        raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a text")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: field {field!r} is not valid Unicode text ({error})") from None
-    return _with_unix_line_ends(value)
-
-
-def _texts(row: Any, field: str, where: str, or_none: bool = False) -> tuple[str, ...]:
-    if or_none and row.get(field) is None:
-        return ()
-    if field not in row:
-        raise InputError(f"{where}: field {field!r} is missing; expected a list of texts")
-    value = row[field]
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InputError(f"{where}: field {field!r} is {value!r:.60}; expected a list of texts")
-    return tuple(map(_with_unix_line_ends, value))
-
-
-def _with_unix_line_ends(text: str) -> str:
-    return text.replace("\r\n", "\n")

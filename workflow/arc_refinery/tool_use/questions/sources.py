@@ -1,7 +1,5 @@
 """Questions of a set, from the generator or a file."""
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,8 +8,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from arc_refinery.asserts.rows import MBPP_ID, Identity, KnownTasks
 from arc_refinery.asserts.run import AssertOutcome, AssertsReport, run_asserts
-from arc_refinery.asserts.split import canonical_form
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.records.tool_use import Question
@@ -19,7 +17,6 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.data import (
-    MBPP_ID,
     SHOWN_TEST,
     gsm8k_question,
     mbpp_question,
@@ -28,11 +25,6 @@ from arc_refinery.tool_use.questions.data import (
 )
 from arc_refinery.tool_use.questions.depot import depot_row
 from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row, mbpp_row
-
-_ROW_NUMBER = re.compile(r"-\d{6}$", re.ASCII)
-_DASHES = re.compile("[‐‑‒–—−]")
-# marks beside a digit may be part of a number, and hyphens between digits of a calculation
-_PUNCTUATION = re.compile(r"""[.,:](?!\d)|(?<!\d)[.,:]|[;!?"'`“”‘’«»´]|(?<=[^\W\d])-(?=[^\W\d])""")
 
 
 def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
@@ -114,52 +106,23 @@ def without_heldout(
 ) -> tuple[list[Question], dict[str, int]]:
     """Return the questions that are not held out, and the number of the others by reason.
 
-    Held out are questions with the `task_id` of a held-out one (MBPP's full and sanitized rows have one, and different
-    words), with its text except for case, white space and punctuation, or with its asserts, or some of them.
+    asserts/rows.py says which questions are the same.
     """
-    task_ids: set[str] = set()
-    texts: set[str] = set()
-    by_assert: dict[str, list[frozenset[str]]] = {}
-    for question in heldout:
-        task_ids |= _task_id(question)
-        texts.add(_plain_words(question))
-        asserts = _assert_texts(question)
-        for statement in asserts:
-            by_assert.setdefault(statement, []).append(asserts)
-
-    def reason(question: Question) -> str | None:
-        if _task_id(question) & task_ids:
-            return "held out, by task_id"
-        if _plain_words(question) in texts:
-            return "held out, by text"
-        asserts = _assert_texts(question)
-        others = [other for statement in asserts for other in by_assert.get(statement, ())]
-        if any(asserts == other or len(asserts & other) == min(len(asserts), len(other)) > 1 for other in others):
-            return "held out, by asserts"
-        return None
-
-    reasons = [reason(question) for question in questions]
-    remaining = [question for question, why in zip(questions, reasons, strict=True) if why is None]
-    return remaining, dict(Counter(filter(None, reasons)))
+    known = KnownTasks((question.question_id, _identity(question)) for question in heldout)
+    remaining: list[Question] = []
+    reasons: Counter[str] = Counter()
+    for question in questions:
+        same = set(known.same_as(_identity(question)).values())
+        if by := next((by for by in ("task_id", "text", "asserts") if by in same), None):
+            reasons[f"held out, by {by}"] += 1
+        else:
+            remaining.append(question)
+    return remaining, dict(reasons)
 
 
-def _task_id(question: Question) -> set[str]:
-    """Return the id that a row of MBPP has of its own; empty if its id is its number in the file."""
+def _identity(question: Question) -> Identity:
+    """Return what a question is recognized by: without the test that MBPP's are shown with, and only MBPP's by id."""
     name = question.question_id.rpartition("/")[2]
-    has_one = name.startswith(MBPP_ID) and not _ROW_NUMBER.search(name)
-    return {name.removeprefix(MBPP_ID)} if has_one else set()
-
-
-def _plain_words(question: Question) -> str:
-    """Return a question's text without differences in case, white space and punctuation; what calculates is kept.
-
-    Neither the test that MBPP's are shown with nor characters that cannot be seen are a part of it.
-    """
     text = question.text.partition(SHOWN_TEST)[0] if question.asserts else question.text
-    text = "".join(character for character in text if unicodedata.category(character) != "Cf")
-    text = _DASHES.sub("-", unicodedata.normalize("NFKC", text).casefold())
-    return " ".join(_PUNCTUATION.sub(" ", text).split())
-
-
-def _assert_texts(question: Question) -> frozenset[str]:
-    return frozenset(map(canonical_form, question.asserts.statements if question.asserts else ()))
+    statements = question.asserts.statements if question.asserts else ()
+    return Identity.of(name if name.startswith(MBPP_ID) else "", text, statements)
