@@ -35,6 +35,11 @@ def last_program(text: str, wanted: Collection[str]) -> str | None:
     return next(defining, None) or next(reversed(candidates), None)
 
 
+def after_thought(text: str) -> str:
+    """Return the part of an answer after its last thought, empty if one is never closed."""
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
 def _blocks(text: str) -> list[tuple[str, str]]:
     """Return the (lower-case tag, dedented code) of all blocks that are not blank."""
     blocks: list[tuple[str, str]] = []

@@ -143,6 +143,16 @@ def called_names(statements: Iterable[str]) -> set[str]:
     return called - set(dir(builtins)) or called  # a program may redefine `sum`
 
 
+def bound_names(code: str) -> set[str]:
+    """Return the global names that code binds; raises what `ast.parse` does."""
+    return {symbol.get_name() for symbol in _table(code).get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+
+
+def needed_setup(asserts: Asserts) -> str:
+    """Return the part of the setup code that the statements depend on."""
+    return _source(_needed(_body(asserts.setup), {name for line in asserts.statements for name in _used(line)}))
+
+
 def _squeezed(code: str) -> str:
     """Return code without white space, and with one kind of quotes."""
     return "".join(code.split()).replace('"', "'")
@@ -291,9 +301,7 @@ def _used(code: ast.stmt | str) -> set[str]:
 
 def _defined(statement: ast.stmt) -> set[str]:
     """Return the global names that a statement binds, or whose values it changes."""
-    symbols = _table(statement).get_symbols()
-    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
-    return bound | _changed(statement)
+    return bound_names(ast.unparse(statement)) | _changed(statement)
 
 
 def _changed(code: ast.stmt | str) -> set[str]:

@@ -1,0 +1,173 @@
+"""Grade answers of domain `code`: take out the program, run it on the shown tests, then on the hidden ones.
+
+answer   "```python\\ndef double(n):\\n    return n + 2\\n```", on a task that shows `assert double(3) == 6`
+grade    status "ok", score 0.0, shown ("assert double(3) == 6", failed, double(3) gave "5"), hidden_passed 0.5
+
+Each shown test runs in a process of its own, with nothing of the hidden ones, so that what a program gives there cannot
+depend on them: a program that never ends on a hidden test has its shown values all the same. The hidden tests run
+together; a program that does not end on one of them passes none. Values are compared where no program runs
+(asserts/run.py).
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, run_asserts
+from arc_refinery.errors import InputError
+from arc_refinery.programs import after_thought, last_program
+from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining.domains.code.tasks import FAILS, CodeTask, LeftOut, read_tasks
+from arc_refinery.sandbox import Executor, Status
+
+FAILURES_TO_REFINE = (Status.error, Status.timeout, Status.memory)  # statuses whose error says what to correct
+_AT_ONCE = 250  # answers, or rows, in memory
+
+Executors = tuple[Executor, Executor]  # for programs, and for comparisons of their values
+
+
+@dataclass(frozen=True, slots=True)
+class ShownValue:
+    """What a call of a shown test gave."""
+
+    call: str
+    value: str  # as Python shows it, cut; a program can forge it
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTest:
+    """A shown test, and what a program gave."""
+
+    test: str
+    outcome: str  # an `AssertOutcome`
+    values: tuple[ShownValue, ...] = ()
+    raised: str = ""  # the call that raised; empty if none did
+    error: str = ""  # the exception, or why the program was stopped
+    line: int = 0  # line of the program that raised; 0: none
+    code: str = ""  # this line
+    is_before_call: bool = False  # whether the program failed before it was called
+
+
+@dataclass(frozen=True, slots=True)
+class CodeDetail:
+    """A verdict's part that is the domain's."""
+
+    shown_passed: float
+    hidden_passed: float
+    n_hidden: int
+    shown: tuple[ShownTest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeGrade:
+    """Result of executing one answer."""
+
+    status: str  # no_code, ok if the program and its calls of the shown tests ended, or why one did not
+    error: str = ""
+    code: str | None = None
+    shown: tuple[ShownTest, ...] = ()
+    n_hidden: int = 0
+    n_hidden_passed: int = 0
+    fingerprint: str = ""  # equal for programs that give the same on the shown tests; empty unless valid
+
+    @property
+    def is_valid(self) -> bool:
+        return self.status == Status.ok
+
+    @property
+    def score(self) -> float:
+        """Share of the shown tests that pass."""
+        return sum(test.outcome == AssertOutcome.passed for test in self.shown) / max(len(self.shown), 1)
+
+    @property
+    def hidden_score(self) -> float:
+        """Share of the hidden tests that pass; of a task without any, 1 if it is solved."""
+        return self.n_hidden_passed / self.n_hidden if self.n_hidden else float(self.is_solved)
+
+    @property
+    def is_solved(self) -> bool:
+        return self.score == 1.0 and self.n_hidden_passed == self.n_hidden
+
+    @property
+    def detail(self) -> CodeDetail:
+        return CodeDetail(self.score, self.hidden_score, self.n_hidden, self.shown)
+
+
+def grade(answers: Iterable[tuple[str, CodeTask]], executors: Executors) -> Iterator[CodeGrade]:
+    """Yield grades in order. A failing program is a grade; a failing sandbox raises."""
+    remaining = iter(answers)
+    while batch := list(islice(remaining, _AT_ONCE)):
+        programs = [last_program(after_thought(text), task.names) for text, task in batch]
+        yield from grade_programs(programs, [task for _, task in batch], executors)
+
+
+def grade_programs(
+    programs: Sequence[str | None], tasks: Sequence[CodeTask], executors: Executors
+) -> Iterator[CodeGrade]:
+    """Yield a grade per program, in order; None is an answer without one."""
+    shown_runs = [
+        (index, test) for index, task in enumerate(tasks) for test in task.shown if programs[index] is not None
+    ]
+    suites = [tasks[index].suite([test]) for index, test in shown_runs]
+    reports = run_asserts([programs[index] for index, _ in shown_runs], suites, *executors, with_texts=True)
+    shown: dict[int, list[AssertResult]] = {}
+    for (index, _), report in zip(shown_runs, reports, strict=True):
+        shown.setdefault(index, []).extend(report.asserts)
+    # a program that ended on no shown test is not run again
+    hidden_runs = [index for index, results in shown.items() if any(result.calls for result in results)]
+    suites = [tasks[index].suite(tasks[index].hidden) for index in hidden_runs]
+    hidden = dict(zip(hidden_runs, run_asserts([programs[i] for i in hidden_runs], suites, *executors), strict=True))
+    for index, (code, task) in enumerate(zip(programs, tasks, strict=True)):
+        yield _grade(code, task, shown[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)
+
+
+def usable_tasks(path: Path, n_shown_tests: int | None, executors: Executors, left_out: LeftOut) -> Iterator[CodeTask]:
+    """Yield the tasks of a file whose own programs pass all tests; raise `InputError` if there is none."""
+    n_tasks = 0
+    remaining = read_tasks(path, n_shown_tests, left_out)
+    while batch := list(islice(remaining, _AT_ONCE)):
+        references = [task.reference or None for task in batch]
+        for task, graded in zip(batch, grade_programs(references, batch, executors), strict=True):
+            if task.reference and not graded.is_solved:
+                wrong = next((test for test in graded.shown if test.outcome != AssertOutcome.passed), None)
+                detail = f"{wrong.test}: {wrong.error or wrong.outcome}" if wrong else "a hidden test"
+                left_out.rows[task.task_id] = (FAILS, detail)
+            else:
+                n_tasks += 1
+                yield task
+    if not n_tasks:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in left_out.counts.most_common()) or "it has no rows"
+        raise InputError(f"{path}: no row gives a task: {reasons}. Correct the rows, or give another file")
+
+
+def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: AssertsReport | None) -> CodeGrade:
+    stopped = next((result for result in results if not result.calls), None)
+    values = [[(call.value.kind, call.value.data, call.value.error) for call in result.calls] for result in results]
+    return CodeGrade(
+        status=stopped.outcome if stopped else Status.ok,
+        error=stopped.reason if stopped else "",
+        code=code,
+        shown=tuple(_shown_test(test, result, code) for test, result in zip(task.shown, results, strict=True)),
+        n_hidden=len(task.hidden),
+        n_hidden_passed=hidden.n_passed if hidden else 0,
+        fingerprint="" if stopped else hashlib.sha256(repr(values).encode()).hexdigest()[:16],
+    )
+
+
+def _shown_test(test: str, result: AssertResult, code: str) -> ShownTest:
+    raised = next((call for call in result.calls if call.value.kind == "error"), None)
+    is_error = result.outcome not in (AssertOutcome.passed, AssertOutcome.failed, AssertOutcome.not_plain)
+    lines = code.split("\n")
+    line = result.line if result.line and result.line <= len(lines) else 0
+    return ShownTest(
+        test=test,
+        outcome=result.outcome,
+        values=tuple(ShownValue(call.source, call.text) for call in result.calls if call.value.kind != "error"),
+        raised=raised.source if raised else "",
+        error=result.reason.removesuffix(f" (line {result.line})") if is_error else "",
+        line=line,
+        code=lines[line - 1].strip() if line else "",
+        is_before_call=not result.calls and result.outcome == AssertOutcome.error,
+    )

@@ -1,0 +1,302 @@
+"""Tasks of domain `code`, from rows of MBPP, HumanEval or a file of one's own.
+
+A row of MBPP (text, code, test_list, ...), and its task with one shown test:
+
+    {"task_id": 2, "text": "Write a function to double a number.", "code": "def double(n): return 2 * n",
+     "test_list": ["assert double(2) == 4", "assert double(-3) == -6"]}
+    task    mbpp-2, names ("double",), shown ("assert double(2) == 4",), hidden ("assert double(-3) == -6",)
+
+HumanEval   `prompt`, a program without its end, `canonical_solution`, its end, `entry_point`, and `test`, a function
+            `check(candidate)`. Its asserts are hidden; shown are the examples behind `>>>` in the docstring, without
+            any the asserts whose calls the docstring has, without any the first assert.
+Own rows    `prompt` and `tests`, a list of asserts; optionally `hidden_tests`, `setup`, code that the tests need,
+            `starter`, code that the prompt shows, `reference` (or `code`), a program that passes all tests, `task_id`
+
+A row of another shape is an error. One whose tests cannot decide is left out, and counted by reason.
+"""
+
+import ast
+import doctest
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from arc_refinery.asserts.rows import Identity, KnownTasks, mbpp_row, task_id
+from arc_refinery.asserts.split import (
+    Asserts,
+    Suite,
+    Unsupported,
+    bound_names,
+    called_names,
+    canonical_form,
+    hidden_checks,
+    needed_setup,
+    plan,
+)
+from arc_refinery.errors import InputError
+from arc_refinery.files import in_words
+from arc_refinery.programs import UNREADABLE, defined_names, parsed
+from arc_refinery.rows import read_rows, text_field, texts_field
+
+NO_TESTS = "no tests"
+NO_ASSERT = "a test is not an assert"
+UNDEFINED = "the entry point is not defined"
+UNSUPPORTED = "a test cannot be checked without trusting the program"
+SHOWN_AND_HIDDEN = "a hidden test equals a shown one"
+FAILS = "its own program fails a test"
+
+_DEFAULT_SHOWN = 1  # of MBPP, and of rows of one's own without `hidden_tests`
+
+
+@dataclass(frozen=True, slots=True)
+class CodeTask:
+    """A function or class to write, with its tests."""
+
+    KIND: ClassVar = "tasks"
+    task_id: str
+    text: str  # empty if the starter says what to do
+    names: tuple[str, ...]  # functions and classes that the tests call
+    shown: tuple[str, ...]  # asserts that the prompt shows
+    hidden: tuple[str, ...]  # asserts that also decide whether an attempt solves the task
+    imports: tuple[str, ...] = ()  # that the tests need
+    setup: str = ""  # code that the tests need
+    starter: str = ""  # code that the prompt shows
+    reference: str = ""  # a program that passes all tests; empty if the row has none
+    origin: str = ""
+
+    def suite(self, statements: Sequence[str]) -> Suite:
+        """Return some of the tests with code that defines what they call."""
+        code = self.reference
+        if not code and set(self.names) <= defined_names(self.starter):
+            code = self.starter
+        return Suite(
+            Asserts(tuple(statements), self.imports, self.setup),
+            code or "\n".join(f"def {name}(*args, **kwargs): pass" for name in self.names),
+        )
+
+    @property
+    def shown_code(self) -> str:
+        """The shown tests, behind the setup code that they need."""
+        setup = needed_setup(Asserts(self.shown, setup=self.setup))
+        return "\n".join(filter(None, [setup, *self.shown]))
+
+    @property
+    def identity(self) -> Identity:
+        return Identity.of(self.task_id, f"{self.text}\n{self.starter}", self.shown + self.hidden)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Rows that give no task: reasons and details by name."""
+
+    rows: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(reason for reason, _ in self.rows.values())
+
+
+class _UnusableError(Exception):
+    """A row gives no task: reason and detail."""
+
+
+def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut) -> Iterator[CodeTask]:
+    """Yield the tasks of a file, in order, without running their own programs; raise `InputError` for a bad row.
+
+    `n_shown_tests`: number of tests that a prompt shows; None: the default of the row's form.
+    """
+    stem = Path(path.name.removesuffix(".gz")).stem
+    names: set[str] = set()
+    for number, row in enumerate(read_rows(path), 1):
+        where = f"{path}: row {number}"
+        task = _task_of(row, f"{stem}-{number:06d}", where, n_shown_tests)
+        if task.task_id in names:
+            raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
+        names.add(task.task_id)
+        try:
+            yield _checked(replace(task, origin=stem))
+        except _UnusableError as unusable:
+            reason, detail = unusable.args
+            left_out.rows[task.task_id] = (reason, detail)
+
+
+def same_tasks(sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
+    """Return a function of a task: the tasks of the sets that it is, as {(set, task id): "id" or "content"}.
+
+    asserts/rows.py says which tasks are the same.
+    """
+    known = KnownTasks(((name, task.task_id), task.identity) for name, tasks in sets.items() for task in tasks)
+
+    def same_as(task: CodeTask) -> dict[tuple[str, str], str]:
+        same = known.same_as(task.identity)
+        return {key: "id" if by == "task_id" else "content" for key, by in same.items()}
+
+    return same_as
+
+
+def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
+    """Convert a row; its tests are not checked."""
+    fields = set(row) if isinstance(row, dict) else set()
+    if "test_list" in fields:
+        content = mbpp_row(row, name, where)
+        n_shown = _DEFAULT_SHOWN if n_shown is None else n_shown
+        return CodeTask(
+            task_id=content.task_id,
+            text=content.text,
+            names=(),
+            shown=content.tests[:n_shown],
+            hidden=content.tests[n_shown:],
+            imports=content.imports,
+            setup=content.setup,
+            reference=content.code,
+        )
+    if isinstance(row, dict) and isinstance(name_of_row := row.get("task_id"), str):
+        row = row | {"task_id": name_of_row.replace("/", "-")}
+    if {"entry_point", "test"} <= fields:
+        return _humaneval_task(row, name, where, n_shown)
+    if "prompt" not in fields:
+        found = f"the fields {', '.join(sorted(map(str, fields)))}" if fields else in_words(row)
+        raise InputError(
+            f"{where} has {found}; expected those of MBPP (text, code, test_list), of HumanEval (prompt, entry_point, "
+            "test, canonical_solution), or prompt and tests"
+        )
+    tests, hidden = (texts_field(row, field, where, or_none=True) for field in ("tests", "hidden_tests"))
+    if n_shown is None:
+        n_shown = _DEFAULT_SHOWN if row.get("hidden_tests") is None else len(tests)
+    return CodeTask(
+        task_id=task_id(row, name, where),
+        text=text_field(row, "prompt", where).strip(),
+        names=(),
+        shown=tests[:n_shown],
+        hidden=tests[n_shown:] + hidden,
+        setup=_optional(row, "setup", where),
+        starter=_optional(row, "starter", where).strip("\n"),
+        reference=_optional(row, "reference", where) or _optional(row, "code", where),
+    )
+
+
+def _optional(row: Any, field: str, where: str) -> str:
+    return "" if row.get(field) is None else text_field(row, field, where, or_empty=True)
+
+
+def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
+    prompt, test, entry = (text_field(row, field, where) for field in ("prompt", "test", "entry_point"))
+    reference = prompt + _optional(row, "canonical_solution", where)
+    program = parsed(reference) or ast.Module([], [])
+    check = _Check(test, entry)
+    imports = [ast.unparse(node) for node in program.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    tests = Asserts(tuple(check.tests), (*imports, *check.imports), "\n".join(check.setup))
+    shown = _examples(program, entry)
+    if not shown:
+        hidden = hidden_checks(Suite(tests, reference, prompt))
+        shown = [test for test, is_hidden in zip(check.tests, hidden, strict=True) if not is_hidden] or check.tests[:1]
+    # an assert of `check` that is shown, too, is not a test of its own
+    forms = set(map(canonical_form, shown))
+    n_shown = len(shown) if n_shown is None else n_shown
+    ordered = (*shown, *(test for test in check.tests if canonical_form(test) not in forms))
+    return CodeTask(
+        task_id=task_id(row, name, where),
+        text="",
+        names=(entry,),
+        shown=ordered[:n_shown],
+        hidden=ordered[n_shown:],
+        imports=tests.imports,
+        setup=tests.setup,
+        starter=prompt.strip("\n"),
+        reference=reference,
+    )
+
+
+class _Check(ast.NodeTransformer):
+    """Reads the statements of a function `check(candidate)`, with the entry point's name for `candidate`."""
+
+    def __init__(self, source: str, entry: str) -> None:
+        self.tests: list[str] = []
+        self.imports: list[str] = []
+        self.setup: list[str] = []
+        module = parsed(source)
+        self._entry, self._candidate = entry, ""
+        body: list[ast.stmt] = []
+        for node in module.body if module else ():
+            if isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 1:
+                self._candidate, body = node.args.args[0].arg, node.body
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                self.imports.append(ast.unparse(node))
+            elif not isinstance(node, ast.Assign):  # metadata
+                self.setup.append(ast.unparse(node))
+        for node in body:
+            match self.visit(node):
+                case ast.Assert(test=ast.Constant()) | ast.Expr(value=ast.Constant() | ast.Name()):
+                    pass  # checks nothing
+                case ast.Assert(test=condition):
+                    self.tests.append(ast.unparse(ast.Assert(condition, None)))
+                case ast.Import() | ast.ImportFrom() as statement:
+                    self.imports.append(ast.unparse(statement))
+                case ast.Assign() | ast.AnnAssign() | ast.FunctionDef() as statement:
+                    self.setup.append(ast.unparse(statement))
+                case other:
+                    self.tests.append(ast.unparse(other))  # refused later: not an assert
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        return ast.Name(self._entry, node.ctx) if node.id == self._candidate else node
+
+
+def _examples(program: ast.Module, entry: str) -> list[str]:
+    """Return the examples behind `>>>` in the docstring of the entry point as asserts."""
+    functions = (node for node in program.body if isinstance(node, ast.FunctionDef) and node.name == entry)
+    docstring = next((ast.get_docstring(node) for node in functions), None) or ""
+    try:
+        examples = doctest.DocTestParser().get_examples(docstring)
+    except ValueError:
+        return []
+    asserts: list[str] = []
+    for example in examples:
+        try:
+            call = ast.parse(example.source.strip(), mode="eval").body
+            if example.want.strip():
+                ast.literal_eval(example.want.strip())
+                asserts.append(f"assert {ast.unparse(call)} == {example.want.strip()}")
+            elif isinstance(call, ast.Compare):
+                asserts.append(f"assert {ast.unparse(call)}")
+        except UNREADABLE:
+            continue
+    return [statement for statement in asserts if entry in called_names([statement])]
+
+
+def _checked(task: CodeTask) -> CodeTask:
+    """Return a task with one assert per test and the names that these call; raise `_UnusableError`."""
+    shown, hidden = (tuple(line for test in tests for line in _asserts(test)) for tests in (task.shown, task.hidden))
+    if not shown:
+        raise _UnusableError(NO_TESTS, "none that the prompt could show" if hidden else "")
+    if equal := set(map(canonical_form, shown)) & set(map(canonical_form, hidden)):
+        raise _UnusableError(SHOWN_AND_HIDDEN, min(equal))
+    try:
+        provided = bound_names("\n".join([*task.imports, task.setup]))
+    except UNREADABLE as error:
+        raise _UnusableError(UNSUPPORTED, f"the imports or the setup code cannot be read: {error}") from None
+    called = called_names(shown + hidden)
+    # without a program of the row's, whatever its tests call is to be defined
+    defined = defined_names(task.reference) if task.reference else called - provided
+    if missing := set(task.names) - defined:
+        raise _UnusableError(UNDEFINED, ", ".join(sorted(missing)))
+    if not called & defined:
+        raise _UnusableError(UNDEFINED, ", ".join(sorted(called)) or "the tests call nothing")
+    task = replace(task, shown=shown, hidden=hidden, names=tuple(sorted(called & defined)))
+    suite = task.suite(shown + hidden)
+    checks = plan(suite.asserts, suite.reference).checks
+    for statement, check in zip(shown + hidden, checks, strict=True):
+        if isinstance(check, Unsupported):
+            raise _UnusableError(UNSUPPORTED, f"{statement}: {check.reason}")
+    return task
+
+
+def _asserts(test: str) -> list[str]:
+    try:
+        nodes = ast.parse(test.strip()).body
+    except UNREADABLE as error:
+        raise _UnusableError(NO_ASSERT, f"{test.strip():.80}: {error}") from None
+    if not nodes or not all(isinstance(node, ast.Assert) for node in nodes):
+        raise _UnusableError(NO_ASSERT, f"{test.strip():.80}")
+    return [test.strip()] if len(nodes) == 1 else list(map(ast.unparse, nodes))
