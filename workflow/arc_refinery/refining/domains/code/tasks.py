@@ -26,14 +26,15 @@ from typing import Any, ClassVar
 from arc_refinery.asserts.rows import Identity, KnownTasks, mbpp_row, task_id
 from arc_refinery.asserts.split import (
     Asserts,
+    Check,
     Suite,
     Unsupported,
     bound_names,
     called_names,
-    canonical_form,
     hidden_checks,
     needed_setup,
     plan,
+    without_truth,
 )
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
@@ -44,7 +45,7 @@ NO_TESTS = "no tests"
 NO_ASSERT = "a test is not an assert"
 UNDEFINED = "the entry point is not defined"
 UNSUPPORTED = "a test cannot be checked without trusting the program"
-SHOWN_AND_HIDDEN = "a hidden test equals a shown one"
+SHOWN_AND_HIDDEN = "a hidden test equals a shown one"  # or makes the same calls
 FAILS = "its own program fails a test"
 
 _DEFAULT_SHOWN = 1  # of MBPP, and of rows of one's own without `hidden_tests`
@@ -188,25 +189,38 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
     check = _Check(test, entry)
     imports = [ast.unparse(node) for node in program.body if isinstance(node, ast.Import | ast.ImportFrom)]
     tests = Asserts(tuple(check.tests), (*imports, *check.imports), "\n".join(check.setup))
-    shown = _examples(program, entry)
+    shown = _examples(program, entry) if check.tests else []
     if not shown:
         hidden = hidden_checks(Suite(tests, reference, prompt))
         shown = [test for test, is_hidden in zip(check.tests, hidden, strict=True) if not is_hidden] or check.tests[:1]
-    # an assert of `check` that is shown, too, is not a test of its own
-    forms = set(map(canonical_form, shown))
     n_shown = len(shown) if n_shown is None else n_shown
-    ordered = (*shown, *(test for test in check.tests if canonical_form(test) not in forms))
-    return CodeTask(
+    ordered = list(dict.fromkeys([*shown, *check.tests]))
+    task = CodeTask(
         task_id=task_id(row, name, where),
         text="",
         names=(entry,),
-        shown=ordered[:n_shown],
-        hidden=ordered[n_shown:],
+        shown=tuple(ordered[:n_shown]),
+        hidden=tuple(ordered[n_shown:]),
         imports=tests.imports,
         setup=tests.setup,
         starter=prompt.strip("\n"),
         reference=reference,
     )
+    # most functions `check` repeat examples of the docstring
+    hidden_only = tuple(test for test, repeats in zip(task.hidden, _repeats_shown(task), strict=True) if not repeats)
+    return replace(task, hidden=hidden_only)
+
+
+def _repeats_shown(task: CodeTask) -> list[bool]:
+    """Return for each hidden test whether it makes only calls of shown ones."""
+    suite = task.suite(task.shown + task.hidden)
+    checks = plan(suite.asserts, suite.reference)
+    calls = [
+        {without_truth(checks.calls[index]) for index in check.values} if isinstance(check, Check) else None
+        for check in checks.checks
+    ]
+    shown: set[str] = set().union(*filter(None, calls[: len(task.shown)]))
+    return [made is not None and made <= shown for made in calls[len(task.shown) :]]
 
 
 class _Check(ast.NodeTransformer):
@@ -228,7 +242,7 @@ class _Check(ast.NodeTransformer):
                 self.setup.append(ast.unparse(node))
         for node in body:
             match self.visit(node):
-                case ast.Assert(test=ast.Constant()) | ast.Expr(value=ast.Constant() | ast.Name()):
+                case ast.Pass() | ast.Assert(test=ast.Constant()) | ast.Expr(value=ast.Constant() | ast.Name()):
                     pass  # checks nothing
                 case ast.Assert(test=condition):
                     self.tests.append(ast.unparse(ast.Assert(condition, None)))
@@ -270,8 +284,6 @@ def _checked(task: CodeTask) -> CodeTask:
     shown, hidden = (tuple(line for test in tests for line in _asserts(test)) for tests in (task.shown, task.hidden))
     if not shown:
         raise _UnusableError(NO_TESTS, "none that the prompt could show" if hidden else "")
-    if equal := set(map(canonical_form, shown)) & set(map(canonical_form, hidden)):
-        raise _UnusableError(SHOWN_AND_HIDDEN, min(equal))
     try:
         provided = bound_names("\n".join([*task.imports, task.setup]))
     except UNREADABLE as error:
@@ -289,6 +301,8 @@ def _checked(task: CodeTask) -> CodeTask:
     for statement, check in zip(shown + hidden, checks, strict=True):
         if isinstance(check, Unsupported):
             raise _UnusableError(UNSUPPORTED, f"{statement}: {check.reason}")
+    if equal := [test for test, repeats in zip(hidden, _repeats_shown(task), strict=True) if repeats]:
+        raise _UnusableError(SHOWN_AND_HIDDEN, equal[0])
     return task
 
 
