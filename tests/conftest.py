@@ -115,6 +115,13 @@ def executors(executor: Executor) -> Iterator[tuple[Executor, Executor]]:
         yield executor, graders
 
 
+@pytest.fixture(scope="module")
+def code_executors(executors: tuple[Executor, Executor]) -> Iterator[tuple[Executor, Executor, Executor]]:
+    """For programs on shown tests and on hidden ones, and for the grader of their answers."""
+    with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=20.0, memory_mb=256)) as for_hidden:
+        yield executors[0], for_hidden, executors[1]
+
+
 @pytest.fixture
 def hub() -> Iterator[Hub]:
     with Hub() as hub:

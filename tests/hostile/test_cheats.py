@@ -7,6 +7,7 @@ cheats is run so as well, which shows that it does what it tries.
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -14,6 +15,10 @@ from hostile import arena
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import Asserts, Suite
+from arc_refinery.refining.domains.code.feedback import feedback
+from arc_refinery.refining.domains.code.grading import grade
+from arc_refinery.refining.domains.code.tasks import CodeTask
+from arc_refinery.refining.domains.code.wording import Wording
 from arc_refinery.sandbox import Executor, Limits
 
 pytestmark = pytest.mark.hostile
@@ -277,3 +282,26 @@ def test_expected_values_would_be_in_the_memory_of_a_grader(patient: tuple[Execu
     run_asserts(WRONG, ASKED, candidates, graders)
     (report,) = run_asserts([SEARCH], [suite(HIDDEN, reference=NEEDLE)], candidates=graders, graders=candidates)
     assert report.is_passed
+
+
+HIDDEN_CALL = "assert f('needle-48151623{}') == 1"
+
+
+def searched(for_shown: Executor, for_hidden: Executor, graders: Executor) -> str:
+    """Return the feedback on a program that searches its server's memory, after others ran on hidden tests."""
+    task = CodeTask("t", "Write f.", ("f",), ("assert f(3) == 'something else'",), (HIDDEN_CALL.format(""),))
+    others = [replace(task, hidden=(HIDDEN_CALL.format("x" * size),)) for size in range(10, 3000, 50)]
+    answers = [(f"```python\n{code}\n```", other) for code, other in zip(WRONG, others, strict=True)]
+    assert not any(graded.is_solved for graded in grade(answers, (for_shown, for_hidden, graders)))
+    (only,) = grade([(f"```python\n{SEARCH}\n```", task)], (for_shown, for_hidden, graders))
+    return feedback(only, Wording())
+
+
+def test_feedback_has_no_argument_of_a_hidden_test(patient: tuple[Executor, Executor]):
+    with Executor(1, Limits(cpu_seconds=5.0, wall_seconds=20.0, memory_mb=512)) as for_hidden:
+        assert "f(3) returned 'nothing'" in searched(patient[0], for_hidden, patient[1])
+
+
+def test_feedback_would_have_it_if_hidden_tests_ran_on_the_same_server(patient: tuple[Executor, Executor]):
+    """Not an attack: it shows why shown and hidden tests have an executor each."""
+    assert "f(3) returned 'needle-48151623'" in searched(patient[0], *patient)

@@ -9,7 +9,7 @@ from messages import Wording as Golden
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
-from arc_refinery.refining.domains.code.grading import CodeGrade, grade
+from arc_refinery.refining.domains.code.grading import CodeGrade, Executors, grade
 from arc_refinery.refining.domains.code.tasks import CodeTask
 from arc_refinery.refining.domains.code.wording import (
     FORMS,
@@ -19,9 +19,6 @@ from arc_refinery.refining.domains.code.wording import (
     load_wording,
     save_wording,
 )
-from arc_refinery.sandbox import Executor
-
-Executors = tuple[Executor, Executor]
 
 DOUBLE = CodeTask(
     task_id="double",
@@ -34,8 +31,8 @@ DOUBLE = CodeTask(
 END = "Correct the program. Write the whole program in one ```python block."
 
 
-def graded(executors: Executors, program: str, task: CodeTask = DOUBLE) -> CodeGrade:
-    (only,) = grade([(f"Here it is:\n```python\n{program}\n```", task)], executors)
+def graded(code_executors: Executors, program: str, task: CodeTask = DOUBLE) -> CodeGrade:
+    (only,) = grade([(f"Here it is:\n```python\n{program}\n```", task)], code_executors)
     return only
 
 
@@ -60,8 +57,8 @@ def graded(executors: Executors, program: str, task: CodeTask = DOUBLE) -> CodeG
         ("def double(n): return [n] * 10**9", "memory", 0.0, 0.0),
     ],
 )
-def test_grades(executors: Executors, program: str, status: str, score: float, hidden: float):
-    check_grade(graded(executors, program), status, score, hidden)
+def test_grades(code_executors: Executors, program: str, status: str, score: float, hidden: float):
+    check_grade(graded(code_executors, program), status, score, hidden)
 
 
 @pytest.mark.slow
@@ -74,9 +71,9 @@ def test_grades(executors: Executors, program: str, status: str, score: float, h
     ],
 )
 def test_grades_of_programs_that_do_not_end(
-    executors: Executors, program: str, status: str, score: float, hidden: float
+    code_executors: Executors, program: str, status: str, score: float, hidden: float
 ):
-    check_grade(graded(executors, program), status, score, hidden)
+    check_grade(graded(code_executors, program), status, score, hidden)
 
 
 def check_grade(grade: CodeGrade, status: str, score: float, hidden: float) -> None:
@@ -103,15 +100,15 @@ def check_grade(grade: CodeGrade, status: str, score: float, hidden: float) -> N
         ("class A(int):\n    def __repr__(self): raise SystemExit\ndef double(n): return A(0)", "ok"),
     ],
 )
-def test_what_a_program_does_is_a_verdict(executors: Executors, program: str, status: str):
-    graded_program = graded(executors, program)
+def test_what_a_program_does_is_a_verdict(code_executors: Executors, program: str, status: str):
+    graded_program = graded(code_executors, program)
     assert graded_program.status == ("ok" if status == "solved" else status)
     assert graded_program.is_solved == (status == "solved")
     for form in FORMS:
         assert feedback(graded_program, Wording(form=form)).endswith(END)
 
 
-def test_an_answer_is_graded_by_its_last_program_after_the_thought(executors: Executors):
+def test_an_answer_is_graded_by_its_last_program_after_the_thought(code_executors: Executors):
     right, wrong = DOUBLE.reference, "def double(n): return 0"
     answers = [
         f"```python\n{wrong}\n```\nBetter:\n```python\n{right}\n```\nFor example:\n```python\nprint(double(2))\n```",
@@ -119,13 +116,13 @@ def test_an_answer_is_graded_by_its_last_program_after_the_thought(executors: Ex
         f"<think>\n```python\n{right}\n```",
         "I do not know.",
     ]
-    grades = list(grade([(answer, DOUBLE) for answer in answers], executors))
+    grades = list(grade([(answer, DOUBLE) for answer in answers], code_executors))
     assert [answer.status for answer in grades] == ["ok", "ok", "no_code", "no_code"]
     assert [answer.is_solved for answer in grades] == [True, True, False, False]
     assert grades[3] == CodeGrade("no_code")
 
 
-def test_programs_that_give_the_same_on_the_shown_tests_have_one_fingerprint(executors: Executors):
+def test_programs_that_give_the_same_on_the_shown_tests_have_one_fingerprint(code_executors: Executors):
     programs = [
         "def double(n): return 5",
         "def double(n): return 5 if n < 100 else 6",
@@ -134,7 +131,9 @@ def test_programs_that_give_the_same_on_the_shown_tests_have_one_fingerprint(exe
         "def double(n):\n\n    raise KeyError(n)",
         "x = 1 / 0",
     ]
-    five, also_five, six, raising, also_raising, invalid = (graded(executors, code).fingerprint for code in programs)
+    five, also_five, six, raising, also_raising, invalid = (
+        graded(code_executors, code).fingerprint for code in programs
+    )
     assert five == also_five
     assert raising == also_raising
     assert len({five, six, raising, ""}) == 4
@@ -196,17 +195,17 @@ TRACEBACK: list[tuple[str, str]] = [
         ("verdict-only", "def double(n) return n", "Your program passes 0 of 2 tests."),
     ],
 )
-def test_feedback(executors: Executors, form: FeedbackForm, program: str, text: str):
-    assert feedback(graded(executors, program), Wording(form=form)) == f"{text}\n\n{END}"
+def test_feedback(code_executors: Executors, form: FeedbackForm, program: str, text: str):
+    assert feedback(graded(code_executors, program), Wording(form=form)) == f"{text}\n\n{END}"
 
 
-def test_tests_that_compare_otherwise_show_values_alone(executors: Executors):
+def test_tests_that_compare_otherwise_show_values_alone(code_executors: Executors):
     task = replace(DOUBLE, shown=("assert double(1) < double(2)", "assert not double(0)"), hidden=())
-    text = feedback(graded(executors, "def double(n): return [n]", task), Wording())
+    text = feedback(graded(code_executors, "def double(n): return [n]", task), Wording())
     assert text.split("\n\n")[1:-1] == ["assert not double(0)\ndouble(0) returned [0]"]
-    text = feedback(graded(executors, "def double(n): return n or None", task), Wording())
+    text = feedback(graded(code_executors, "def double(n): return n or None", task), Wording())
     assert text.split("\n\n")[0] == "Your program passes 2 of 2 tests."
-    text = feedback(graded(executors, "def double(n): return None", task), Wording())
+    text = feedback(graded(code_executors, "def double(n): return None", task), Wording())
     assert text.split("\n\n")[1].split("\n")[1:] == [
         "double(1) returned None",
         "double(2) returned None",
@@ -232,12 +231,12 @@ WRONG = [
 
 
 @pytest.mark.parametrize("program", WRONG)
-def test_feedback_does_not_depend_on_hidden_tests(executors: Executors, program: str):
+def test_feedback_does_not_depend_on_hidden_tests(code_executors: Executors, program: str):
     """The same program on the same shown tests, with other hidden tests and with none."""
     others = ("assert double(5) == 10", "assert double(list(range(30))) == 1")
     tasks = [DOUBLE, replace(DOUBLE, hidden=others), replace(DOUBLE, hidden=())]
     for form in FORMS:
-        texts = {feedback(graded(executors, program, task), Wording(form=form)) for task in tasks}
+        texts = {feedback(graded(code_executors, program, task), Wording(form=form)) for task in tasks}
         assert len(texts) == 1
         assert not any(secret in text for text in texts for secret in ("771", "1542", "882", "1764"))
 

@@ -9,9 +9,8 @@ import pytest
 from messages import Wording
 
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.code.grading import usable_tasks
+from arc_refinery.refining.domains.code.grading import Executors, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks, same_tasks
-from arc_refinery.sandbox import Executor
 
 MBPP = {
     "text": "Write a function to double a number.",
@@ -175,10 +174,10 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
     ],
 )
 def test_rows_that_cannot_be_used_are_counted_and_named(
-    tmp_path: Path, executors: tuple[Executor, Executor], row: dict[str, Any], reason: str
+    tmp_path: Path, code_executors: Executors, row: dict[str, Any], reason: str
 ):
     left_out = LeftOut()
-    tasks = list(usable_tasks(written(tmp_path, row, SANITIZED), None, executors, left_out))
+    tasks = list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))
     assert [task.task_id for task in tasks] == ["mbpp-3"]
     ((name, (why, _)),) = left_out.rows.items()
     assert name in ("mbpp-2", "HumanEval-7", "mine-000001")
@@ -186,13 +185,11 @@ def test_rows_that_cannot_be_used_are_counted_and_named(
     assert left_out.counts == Counter({why: 1})
 
 
-def test_a_set_of_which_nothing_is_left_is_refused(
-    tmp_path: Path, executors: tuple[Executor, Executor], wording: Wording
-):
+def test_a_set_of_which_nothing_is_left_is_refused(tmp_path: Path, code_executors: Executors, wording: Wording):
     failing = MBPP | {"code": "def double(n): return 4"}
     for rows in ([failing, OWN | {"tests": []}], []):
         with pytest.raises(InputError) as refusal:
-            list(usable_tasks(written(tmp_path, *rows), None, executors, LeftOut()))
+            list(usable_tasks(written(tmp_path, *rows), None, code_executors, LeftOut()))
         wording(refusal.value)
 
 

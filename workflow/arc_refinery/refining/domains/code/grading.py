@@ -3,9 +3,9 @@
 answer   "```python\\ndef double(n):\\n    return n + 2\\n```", on a task that shows `assert double(3) == 6`
 grade    status "ok", score 0.0, shown ("assert double(3) == 6", failed, double(3) gave "5"), hidden_passed 0.5
 
-Each shown test runs in a process of its own, with nothing of the hidden ones, so that what a program gives there cannot
-depend on them: a program that never ends on a hidden test has its shown values all the same. The hidden tests run
-together; a program that does not end on one of them passes none. Values are compared where no program runs
+Each shown test runs in a process of its own, on servers that never receive a hidden test, so that what a program gives
+there cannot depend on these: a program that never ends on a hidden test has its shown values all the same. The hidden
+tests run together; a program that does not end on one of them passes none. Values are compared where no program runs
 (asserts/run.py).
 """
 
@@ -25,7 +25,7 @@ from arc_refinery.sandbox import Executor, Status
 FAILURES_TO_REFINE = (Status.error, Status.timeout, Status.memory)  # statuses whose error says what to correct
 _AT_ONCE = 250  # answers, or rows, in memory
 
-Executors = tuple[Executor, Executor]  # for programs, and for comparisons of their values
+Executors = tuple[Executor, Executor, Executor]  # for programs on shown tests, on hidden ones, and for comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +110,17 @@ def grade_programs(
     shown_runs = [
         (index, test) for index, task in enumerate(tasks) for test in task.shown if programs[index] is not None
     ]
+    for_shown, for_hidden, graders = executors
     suites = [tasks[index].suite([test]) for index, test in shown_runs]
-    reports = run_asserts([programs[index] for index, _ in shown_runs], suites, *executors, with_texts=True)
+    reports = run_asserts([programs[i] for i, _ in shown_runs], suites, for_shown, graders, with_texts=True)
     shown: dict[int, list[AssertResult]] = {}
     for (index, _), report in zip(shown_runs, reports, strict=True):
         shown.setdefault(index, []).extend(report.asserts)
     # a program that ended on no shown test is not run again
     hidden_runs = [index for index, results in shown.items() if any(result.calls for result in results)]
     suites = [tasks[index].suite(tasks[index].hidden) for index in hidden_runs]
-    hidden = dict(zip(hidden_runs, run_asserts([programs[i] for i in hidden_runs], suites, *executors), strict=True))
+    reports = run_asserts([programs[i] for i in hidden_runs], suites, for_hidden, graders)
+    hidden = dict(zip(hidden_runs, reports, strict=True))
     for index, (code, task) in enumerate(zip(programs, tasks, strict=True)):
         yield _grade(code, task, shown[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)
 
