@@ -1,7 +1,8 @@
 """Answers in domain `code`: grades of right, wrong and hostile programs, and feedback that hides the hidden tests."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from messages import Wording as Golden
@@ -9,7 +10,7 @@ from messages import Wording as Golden
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
-from arc_refinery.refining.domains.code.grading import CodeGrade, Executors, grade
+from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
 from arc_refinery.refining.domains.code.tasks import CodeTask
 from arc_refinery.refining.domains.code.wording import (
     FORMS,
@@ -290,6 +291,21 @@ def test_wrong_slots_and_missing_texts_are_named(
 def test_an_unknown_form_is_refused():
     with pytest.raises(InputError, match=r"residual.*failing-tests, traceback, verdict-only"):
         load_wording("plain", "residual")
+
+
+@dataclass(frozen=True, slots=True)
+class Graded:
+    KIND: ClassVar = "verdicts"
+    attempt_id: str
+    detail: CodeDetail
+
+
+def test_details_are_read_as_they_were_written_and_give_the_same_feedback(tmp_path: Path, code_executors: Executors):
+    grade = graded(code_executors, "def double(n):\n    if n > 2:\n        return n / 0\n    return 5")
+    records.write(tmp_path / "verdicts.parquet", Graded, [Graded("a", grade.detail)], 0, {})
+    (verdict,) = records.read(tmp_path / "verdicts.parquet", Graded)
+    assert verdict.detail == grade.detail
+    assert feedback(CodeGrade(grade.status, shown=verdict.detail.shown), Wording()) == feedback(grade, Wording())
 
 
 def test_tasks_are_read_as_they_were_written(tmp_path: Path):

@@ -2,15 +2,18 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from messages import Wording
+from messages import Wording as Golden
 
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.code.grading import Executors, usable_tasks
+from arc_refinery.refining.domains.code.feedback import feedback
+from arc_refinery.refining.domains.code.grading import Executors, grade, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks, same_tasks
+from arc_refinery.refining.domains.code.wording import FORMS, Wording
 
 MBPP = {
     "text": "Write a function to double a number.",
@@ -185,7 +188,7 @@ def test_rows_that_cannot_be_used_are_counted_and_named(
     assert left_out.counts == Counter({why: 1})
 
 
-def test_a_set_of_which_nothing_is_left_is_refused(tmp_path: Path, code_executors: Executors, wording: Wording):
+def test_a_set_of_which_nothing_is_left_is_refused(tmp_path: Path, code_executors: Executors, wording: Golden):
     failing = MBPP | {"code": "def double(n): return 4"}
     for rows in ([failing, OWN | {"tests": []}], []):
         with pytest.raises(InputError) as refusal:
@@ -207,7 +210,7 @@ def test_a_set_of_which_nothing_is_left_is_refused(tmp_path: Path, code_executor
         (HUMANEVAL | {"test": None}, "test"),
     ],
 )
-def test_rows_of_other_types_are_errors_that_name_file_and_row(tmp_path: Path, row: Any, field: str, wording: Wording):
+def test_rows_of_other_types_are_errors_that_name_file_and_row(tmp_path: Path, row: Any, field: str, wording: Golden):
     with pytest.raises(InputError, match=rf"mine\.jsonl: row 2\b.*{field}") as error:
         read(tmp_path, MBPP, row)
     wording(error.value)
@@ -228,3 +231,28 @@ def test_equal_tasks_are_recognized_by_id_text_and_tests(tmp_path: Path):
     assert same_as(only(tmp_path, other)) == {("a", "mbpp-2"): "content"}
     assert same_as(only(tmp_path, other | {"text": "Multiply it by two."})) == {}
     assert same_as(only(tmp_path, MBPP | {"task_id": 9, "text": "Times two."})) == {("a", "mbpp-2"): "content"}
+
+
+@pytest.mark.parametrize(
+    ("row", "secrets"),
+    [
+        (MBPP, ["-3", "-6", "double(0)"]),
+        (SANITIZED, ["8", "== 4", "expected 4"]),
+        (HUMANEVAL, ["numbers", "9", "5"]),
+        (OWN | {"hidden_tests": ["assert triple(70) == 210"]}, ["70", "210"]),
+    ],
+)
+def test_feedback_has_nothing_of_hidden_tests_in_any_form(
+    tmp_path: Path, code_executors: Executors, row: dict[str, Any], secrets: list[str]
+):
+    task = only(tmp_path, row)
+    assert task.hidden
+    (name,) = task.names
+    programs = [f"def {name}(*_): {body}" for body in ("return None", "raise ValueError", "exit()", "return", ")")]
+    answers = [f"```python\n{program}\n```" for program in programs]
+    grades = list(grade([(answer, task) for answer in answers], code_executors))
+    without_hidden = list(grade([(answer, replace(task, hidden=())) for answer in answers], code_executors))
+    for form in FORMS:
+        texts = [feedback(graded, Wording(form=form)) for graded in grades]
+        assert texts == [feedback(graded, Wording(form=form)) for graded in without_hidden]
+        assert not any(secret in text for text in texts for secret in secrets)

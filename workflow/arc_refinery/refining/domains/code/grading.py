@@ -22,7 +22,9 @@ from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.domains.code.tasks import FAILS, CodeTask, LeftOut, read_tasks
 from arc_refinery.sandbox import Executor, Status
 
-FAILURES_TO_REFINE = (Status.error, Status.timeout, Status.memory)  # statuses whose error says what to correct
+FAILURES_TO_REFINE = tuple(
+    map(str, (Status.error, Status.timeout, Status.memory))
+)  # statuses whose error says what to correct
 _AT_ONCE = 250  # answers, or rows, in memory
 
 Executors = tuple[Executor, Executor, Executor]  # for programs on shown tests, on hidden ones, and for comparisons
@@ -148,7 +150,7 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
     stopped = next((result for result in results if not result.calls), None)
     values = [[(call.value.kind, call.value.data, call.value.error) for call in result.calls] for result in results]
     return CodeGrade(
-        status=stopped.outcome if stopped else Status.ok,
+        status=str(stopped.outcome if stopped else Status.ok),
         error=stopped.reason if stopped else "",
         code=code,
         shown=tuple(_shown_test(test, result, code) for test, result in zip(task.shown, results, strict=True)),
@@ -165,7 +167,7 @@ def _shown_test(test: str, result: AssertResult, code: str) -> ShownTest:
     line = result.line if result.line and result.line <= len(lines) else 0
     return ShownTest(
         test=test,
-        outcome=result.outcome,
+        outcome=str(result.outcome),
         values=tuple(ShownValue(call.source, call.text) for call in result.calls if call.value.kind != "error"),
         raised=raised.source if raised else "",
         error=result.reason.removesuffix(f" (line {result.line})") if is_error else "",
