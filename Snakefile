@@ -10,7 +10,7 @@ from arc_refinery.runs.ending import leave_at_once
 if workflow.is_main_process:
     leave_at_once()  # before the imports that take long
 
-from arc_refinery.config import check_files, environment_warnings, part, read_yaml, validate_experiment
+from arc_refinery.config import check_files, domain_part, environment_warnings, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import enter
 from arc_refinery.runs.screen import Screen

@@ -16,8 +16,8 @@ from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Problem, Task
 from arc_refinery.config import Sandbox, load_experiment
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.prompts.demonstration import transform_program
-from arc_refinery.refining.sources import GENERATED_EXAMPLES, generated, tasks_of_set
+from arc_refinery.refining.domains.arc.prompts.demonstration import transform_program
+from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES, generated, tasks_of_set
 from arc_refinery.sandbox import Executor, Program
 
 CONFIG = Path(__file__).parents[1] / "config/seeds-demo.yaml"

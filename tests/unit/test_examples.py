@@ -16,7 +16,8 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import Guard, Lora
 from arc_refinery.refining import first_turn, grading, next_turn, prompts
-from arc_refinery.refining.prompts import COMPACT, Renderer, template
+from arc_refinery.refining.domains.arc.prompts import COMPACT, template
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Executor
 
 PACKAGE = ROOT / "workflow/arc_refinery"

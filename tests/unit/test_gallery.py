@@ -19,10 +19,11 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.report import pictures
+from arc_refinery.refining.domains.arc.report.pictures import Execution
 from arc_refinery.refining.evaluation.results import SetResults
-from arc_refinery.refining.report import gallery, pictures
+from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
-from arc_refinery.refining.report.pictures import Execution
 
 
 def experiment(*arms: Mapping[str, Any]) -> Refining:

@@ -16,7 +16,7 @@ from arc_refinery.barc.canvases import CANVASES, CHOICES
 from arc_refinery.barc.generator import ProblemDifficulty, Statement, generate_problem, run_statements, wrong_program
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config.tasks import Concept
+from arc_refinery.refining.domains.arc.config.tasks import Concept
 
 EASY = ProblemDifficulty()
 BY_CODE = {operation.code: operation for operation in OPERATIONS}

@@ -28,10 +28,12 @@ from arc_refinery.refining import inputs
 from arc_refinery.refining.commands.attempts import GradeAttempts
 from arc_refinery.refining.commands.prompts import Refine
 from arc_refinery.refining.commands.tasks import EvaluationTasks
-from arc_refinery.refining.config import Refining, TaskSet
-from arc_refinery.refining.predictions import prompts_of, read_predictions
-from arc_refinery.refining.prompts import WORDS, Renderer, first_turn
-from arc_refinery.refining.sources import tasks_of_set
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import TaskSet
+from arc_refinery.refining.domains.arc.predictions import prompts_of, read_predictions
+from arc_refinery.refining.domains.arc.prompts import WORDS, first_turn
+from arc_refinery.refining.domains.arc.sources import tasks_of_set
+from arc_refinery.refining.prompts import Renderer
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
 CHALLENGES = {

@@ -19,8 +19,9 @@ from arc_refinery.refining.commands.attempts import SampleAttempts
 from arc_refinery.refining.commands.prompts import FirstPrompts, Refine
 from arc_refinery.refining.commands.training import Train
 from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import Renderer, load_template
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.training.environment import TrainingData
 
 TASKS = [make_task(name, train=make_task().train * 6) for name in "ab"]

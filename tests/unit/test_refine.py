@@ -14,10 +14,11 @@ from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import FeedbackKind, History, Sampling
+from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, first_turn
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts, refining_conversation
-from arc_refinery.refining.prompts import COMPACT, WORDS, Renderer, Template, first_turn
+from arc_refinery.refining.prompts import Renderer
 
 HISTORY = get_args(History)
 PLAN = NextTurnPlan(

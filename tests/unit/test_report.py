@@ -25,7 +25,8 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Attempt, RecordError, Verdict
 from arc_refinery.refining.config import Refinement, Refining
-from arc_refinery.refining.report import gallery, pictures
+from arc_refinery.refining.domains.arc.report import pictures
+from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.report import compose, write_report
 from arc_refinery.reporting.publish import Attachments, publish
 

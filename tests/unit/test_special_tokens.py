@@ -15,10 +15,11 @@ from arc_refinery.models.chat import special_marks, without_marks
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations
+from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
-from arc_refinery.refining.prompts import COMPACT, WORDS, Renderer, Template, compact_answer
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sandbox import Status
 from arc_refinery.tool_use.config import Generation

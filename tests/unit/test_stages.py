@@ -33,7 +33,8 @@ from arc_refinery.config.base import Strict
 from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages as refining
-from arc_refinery.refining.config import Grpo, PromptedModel, Refining, Sampling, Sft, TaskSet
+from arc_refinery.refining.config import Grpo, Refining, Sampling, Sft
+from arc_refinery.refining.domains.arc.config import PromptedModel, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages as tool_use
 from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse

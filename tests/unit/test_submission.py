@@ -18,7 +18,7 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
 from arc_refinery.errors import InputError
 from arc_refinery.records import Verdict
-from arc_refinery.refining.evaluation.submission import (
+from arc_refinery.refining.domains.arc.submission import (
     Ballot,
     check_submission,
     count_votes,

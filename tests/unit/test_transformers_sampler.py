@@ -23,10 +23,12 @@ from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Prompt
 from arc_refinery.refining import attempts as attempts_module
 from arc_refinery.refining.attempts import request_of
-from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.domains.arc.prompts import COMPACT
+from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import COMPACT, Renderer
-from arc_refinery.refining.sources import GENERATED_EXAMPLES
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.transformers_sampler import TransformersSampler, batches
 

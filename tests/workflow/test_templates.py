@@ -8,7 +8,7 @@ import pytest
 from checkout import Checkout
 
 from arc_refinery.records import Prompt, read
-from arc_refinery.refining.prompts import COLOR_WORDS
+from arc_refinery.refining.domains.arc.prompts import COLOR_WORDS
 
 pytestmark = pytest.mark.snakemake
 

@@ -25,8 +25,9 @@ from arc_refinery.barc.generator import (
     run_statements,
     wrong_program,
 )
-from arc_refinery.refining import prompts
-from arc_refinery.refining.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
+from arc_refinery.refining.domains.arc import prompts
+from arc_refinery.refining.domains.arc.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
+from arc_refinery.refining.prompts import next_turn
 from arc_refinery.seeding import stream_seed
 from pretraining.tokenizer import ASSISTANT
 
@@ -180,7 +181,7 @@ class TaskConversations:
             if wrong is None:
                 return None
             feedback = prompts.execution_feedback(task, wrong.outputs, TEMPLATE)
-            messages = prompts.next_turn(messages, _answer(wrong.statements), feedback)
+            messages = next_turn(messages, _answer(wrong.statements), feedback)
             if rng.random() >= second.mending_share:
                 statements = wrong.statements
         messages.append({"role": "assistant", "content": _answer(statements)})

@@ -49,9 +49,9 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Before an experiment": {
         "doctor": "cli.doctor.Doctor",
         "doctor memory": "cli.doctor.Memory",
-        "prompts learn": "refining.commands.prompts.Learn",
-        "prompts export": "refining.commands.prompts.ExportTemplate",
-        "tasks select": "refining.commands.tasks.SelectTasks",
+        "prompts learn": "refining.domains.arc.commands.Learn",
+        "prompts export": "refining.domains.arc.commands.ExportTemplate",
+        "tasks select": "refining.domains.arc.commands.SelectTasks",
     },
     "Results": {
         "compare": "cli.results.Compare",
@@ -62,7 +62,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Programs and predictions from elsewhere": {
         "execute": "refining.commands.attempts.Execute",
-        "predictions import": "refining.commands.attempts.ImportPredictions",
+        "predictions import": "refining.domains.arc.commands.ImportPredictions",
         "predictions submit": "cli.results.Submission",
     },
     "Maintenance of this repository": {
@@ -185,7 +185,18 @@ def parse(words: Sequence[str]) -> Any:
         sys.exit(2)
     from arc_refinery.cli.parsing import read
 
-    return read(load(name), flags, f"arc-refinery {name}")
+    return read(load(name, _value_of("--domain", flags)), flags, f"arc-refinery {name}")
+
+
+def _value_of(flag: str, words: Sequence[str]) -> str:
+    """Return the domain that the words name."""
+    named = [
+        value or next_word
+        for word, next_word in zip(words, [*words[1:], ""], strict=True)
+        for name, _, value in [word.partition("=")]
+        if name == flag
+    ]
+    return named[-1] if named else "arc"
 
 
 def _is_unicode(word: str) -> bool:
@@ -196,16 +207,23 @@ def _is_unicode(word: str) -> bool:
     return True
 
 
-def load(name: str) -> "type[Command]":
-    """Return the class of a command; `train --kind my.package` is `Train` in the commands of that kind."""
+def load(name: str, domain: str = "arc") -> "type[Command]":
+    """Return the class of a command: of the domain, where it has one with flags of its own.
+
+    `train --kind my.package` is `Train` in the commands of that kind.
+    """
     command, _, kind = name.partition(" --kind ")
-    if kind:
+    if kind and kind != "refining":
         from arc_refinery.config import part
 
         loaded: type[Command] = part(kind, "commands:Train")
-    else:
-        module, _, class_name = COMMANDS[command].rpartition(".")
-        loaded = getattr(import_module(f"arc_refinery.{module}"), class_name)
+        return loaded
+    module, _, class_name = COMMANDS[command].rpartition(".")
+    loaded = getattr(import_module(f"arc_refinery.{module}"), class_name)
+    if "domain" in loaded.model_fields:
+        from arc_refinery.refining.commands.domain import own_class
+
+        loaded = own_class(loaded, domain)
     return loaded
 
 

@@ -28,14 +28,13 @@ class WriteReport(Command):
     output: Path  # Markdown file; the HTML file gets the same name
 
     def writes(self) -> Outputs:
-        from arc_refinery.refining.report.tidy import ATTEMPTS_SCHEMA
-
+        shared = ["set", "arm", "turn", "slot", "branch", "task_id", "attempt_id"]  # columns of attempts.parquet
         pictures = folder(
             self.results / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|svg|csv)"
         )
         return {
             "output": report(self.output, "Experiment"),
-            "results": [pictures, table(self.results / "attempts.parquet", ATTEMPTS_SCHEMA.names)],
+            "results": [pictures, table(self.results / "attempts.parquet", shared)],
         }
 
     def run(self) -> None:
@@ -180,7 +179,7 @@ class Submission(Command):
 
     def run(self) -> None:
         from arc_refinery.arc.kaggle import read_challenges
-        from arc_refinery.refining.evaluation.submission import count_votes, make_submission, score, write_submission
+        from arc_refinery.refining.domains.arc.submission import count_votes, make_submission, score, write_submission
 
         tasks = {task.task_id: task for task in read_challenges(self.challenges, self.solutions)}
         submission = make_submission(tasks, count_votes(self.verdicts, tasks))

@@ -34,9 +34,12 @@ from arc_refinery.config.experiment import Experiment, ModelNeeds, Needs, Resour
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.layers import read_yaml
 from arc_refinery.config.loading import (
+    DOMAINS,
     KINDS,
     check_files,
+    domain_part,
     environment_warnings,
+    experiment_class,
     load_experiment,
     part,
     validate_experiment,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
-from arc_refinery.config import KINDS, part
+from arc_refinery.config import DOMAINS, KINDS, experiment_class
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_text
 
@@ -42,7 +42,7 @@ def write_docs(folder: Path) -> None:
 
 def schema_text() -> str:
     """A config may leave any key to its `base`, so the schema requires none; the pipeline does."""
-    kinds = [part(name, "config:Experiment") for name in KINDS]
+    kinds = [experiment_class(kind, domain) for _, kind, domain in _experiments()]
     schema = TypeAdapter[Any](reduce(or_, kinds)).json_schema()
     for definition in schema["$defs"].values():
         definition.pop("required", None)
@@ -54,9 +54,15 @@ def schema_text() -> str:
 def reference() -> str:
     """Return one table per section of the configuration."""
     tables = []
-    for name in KINDS:
-        tables += [f"## Keys with `kind: {name}`\n", *_tables("the top level", part(name, "config:Experiment"))]
+    for title, kind, domain in _experiments():
+        tables += [f"## Keys with {title}\n", *_tables("the top level", experiment_class(kind, domain))]
     return "".join(f"\n{line}" if line.startswith("#") else line for line in tables)
+
+
+def _experiments() -> Iterator[tuple[str, str, str]]:
+    """Yield title, kind and domain of all built-in experiments; other kinds than refining have no domain."""
+    yield from ((f"`domain: {domain}`", "refining", domain) for domain in DOMAINS)
+    yield from ((f"`kind: {kind}`", kind, "") for kind in KINDS if kind != "refining")
 
 
 def _tables(title: str, model: type[BaseModel]) -> Iterator[str]:

@@ -19,6 +19,8 @@ from arc_refinery.models.shape import names_of, weight_names, without_module
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
+# Packages of what refining refines
+DOMAINS = {"arc": "arc_refinery.refining.domains.arc"}
 
 
 @overload
@@ -34,7 +36,7 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     layers = Layers.of(config, origin)
     config, origin = layers.merged(), layers.origin
     kind = _kind(config, origin)
-    if expected not in (None, kind):
+    if expected and not issubclass(kind, expected):
         wanted, actual = (section.model_fields["kind"].default for section in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {actual}; expected an experiment of the kind {wanted}")
     if unknown := _unknown_nulls(kind, layers.merged(keeps_nulls=True)):
@@ -44,7 +46,7 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     except ValidationError:
         lines = _faults(kind, layers)
         for name in KINDS if "kind" not in config else ():
-            others = part(name, "config:Experiment").model_fields.keys() - kind.model_fields.keys()
+            others = experiment_class(name, "arc").model_fields.keys() - kind.model_fields.keys()
             if keys := others & config.keys():
                 lines = [f"{origin}: kind is missing; write `kind: {name}`, which has the key {min(keys)}"]
         raise ConfigError("\n".join(lines)) from None
@@ -96,34 +98,49 @@ def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[st
 
 
 def part(kind: str, name: str) -> Any:
-    """Load a module of a kind's package, `stages`, or what it holds, `config:Experiment`. Raises `ConfigError`."""
-    if kind in KINDS:
-        return resolve_name(f"{KINDS[kind]}.{name}")
-    if not all(word.isidentifier() for word in kind.split(".")):
-        raise ConfigError(f"kind is {kind!r:.100}; expected {', '.join(KINDS)}, or the package of a kind of your own")
+    """Load a module of a kind's package, `stages`, or what it holds, `report:show`. Raises `ConfigError`."""
+    return _part("kind", KINDS, kind, name)
+
+
+def domain_part(domain: str, name: str) -> Any:
+    """Load a module of a domain's package, `commands`, or what it holds, `domain:Domain`. Raises `ConfigError`."""
+    return _part("domain", DOMAINS, domain, name)
+
+
+def experiment_class(kind: str, domain: str) -> Any:
+    """Load the class of the experiments of a kind; those of refining depend on the domain. Raises `ConfigError`."""
+    return domain_part(domain, "config:Experiment") if kind == "refining" else part(kind, "config:Experiment")
+
+
+def _part(key: str, built_in: Mapping[str, str], package: str, name: str) -> Any:
+    if package in built_in:
+        return resolve_name(f"{built_in[package]}.{name}")
+    expected = f"{key} is {package!r:.100}; expected {', '.join(built_in)}, or"
+    if not all(word.isidentifier() for word in package.split(".")):
+        raise ConfigError(f"{expected} the package of a {key} of your own")
     try:
-        return resolve_name(f"{kind}.{name}")
+        return resolve_name(f"{package}.{name}")
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 (a module of the user may raise anything)
         raise ConfigError(
-            f"kind is {kind!r:.100}; expected {', '.join(KINDS)}, or a package with {name} "
-            f"(docs/development.md): {type(error).__name__}: {error!s:.200}"
+            f"{expected} a package with {name} (docs/development.md): {type(error).__name__}: {error!s:.200}"
         ) from None
 
 
 def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     """Return the class of an experiment."""
-    name = config.get("kind", "refining")
-    if not isinstance(name, str):
-        raise ConfigError(f"{origin}: kind is {name!r:.100}; expected {', '.join(KINDS)}, or the package of a kind")
+    kind, domain = config.get("kind", "refining"), config.get("domain", "arc")
+    for key, name, built_in in (("kind", kind, KINDS), ("domain", domain, DOMAINS)):
+        if not isinstance(name, str):
+            raise ConfigError(f"{origin}: {key} is {name!r:.100}; expected {', '.join(built_in)}, or a package")
     try:
-        own = part(name, "config:Experiment")
+        own = experiment_class(kind, domain)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
     if not isinstance(own, type) or not issubclass(own, Experiment):
         raise ConfigError(
-            f"{origin}: kind is {name}, but its config:Experiment is not a subclass of arc_refinery.config.Experiment "
+            f"{origin}: kind is {kind}, but its config:Experiment is not a subclass of arc_refinery.config.Experiment "
             "(docs/development.md)"
         )
     return own

@@ -19,7 +19,7 @@ from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Dtype, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.flags import flag_words
 from arc_refinery.doctor.findings import Finding
-from arc_refinery.refining.config import Grpo, Sampling, TaskSet
+from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
 
 MODEL = Path(__file__).parents[2] / "models/tiny"
 TEMPLATE = "compact"  # what the embedded model reads
@@ -138,7 +138,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
 
 
 def _tasks(path: Path) -> Path:
-    from arc_refinery.refining.sources import tasks_of_set
+    from arc_refinery.refining.domains.arc.sources import tasks_of_set
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = tasks_of_set(task_set, 300, Counter())
@@ -180,14 +180,17 @@ def _train(
     model: ModelConfig, lora: Lora, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path
 ) -> list[str]:
     """The command that trains with all settings but those that a small run of the embedded model must replace."""
+    from arc_refinery.refining.domains.arc.domain import Domain
+    from arc_refinery.refining.domains.arc.prompts import load_template
+    from arc_refinery.refining.domains.arc.records import Prompt
     from arc_refinery.refining.first_turn import first_turn_prompts
-    from arc_refinery.refining.prompts import Renderer, load_template
+    from arc_refinery.refining.prompts import Renderer
 
     sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
     prompts = first_turn_prompts(
-        list(records.read(tasks, Task)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
+        Domain(), list(records.read(tasks, Task)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
     )
-    records.write(folder / "prompts.parquet", records.Prompt, prompts, 0, {})
+    records.write(folder / "prompts.parquet", Prompt, prompts, 0, {})
     n_processes = settings.n_training_processes
     small = settings.model_copy(
         update={

@@ -164,13 +164,13 @@ def two_guesses_solve(train_is_correct: _Bools, test_is_correct: _Bools, fingerp
 
 def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats:
     """Return 1 for each task that two guesses solve, else 0."""
-    tasks = _arrays(attempts, ["train_is_correct", "test_is_correct", "fingerprint"])
+    tasks = _arrays(attempts, ["shown_solved", "hidden_solved", "fingerprint"])
     return np.array([task_id in tasks and two_guesses_solve(*tasks[task_id]) for task_id in task_ids], dtype=float)
 
 
 def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> _Floats:
     """Return `solved_at_k` of each task; a task with fewer than k attempts uses all of them."""
-    tasks = _arrays(attempts, ["train_is_correct", "test_is_correct", "prompt_id"])
+    tasks = _arrays(attempts, ["shown_solved", "hidden_solved", "prompt_id"])
     arrays = [tasks.get(task_id) for task_id in task_ids]
     return np.array([0.0 if task is None else solved_at_k(task[0], task[1], task[2], k) for task in arrays])
 
@@ -182,7 +182,7 @@ def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, 
     it, all first-turn attempts are spent and later ones count in slot order. `low` and `high`: 95 % interval of the
     share at each budget.
     """
-    tasks = _arrays(attempts, ["slot", "train_is_correct", "test_is_correct", "prompt_id", "tokens"])
+    tasks = _arrays(attempts, ["slot", "shown_solved", "hidden_solved", "prompt_id", "tokens"])
     n = len(task_ids)
     solved, tokens = np.zeros((n, budget)), np.zeros(budget)
     for index, task_id in enumerate(task_ids):
@@ -216,7 +216,7 @@ def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: _Floa
 
     `tokens[i]` is the budget of task i; the attempt that exceeds it does not count.
     """
-    tasks = _arrays(attempts, ["slot", "n_tokens", "train_is_correct", "test_is_correct"])
+    tasks = _arrays(attempts, ["slot", "n_tokens", "shown_solved", "hidden_solved"])
     solved = np.zeros(len(task_ids))
     for index, task_id in enumerate(task_ids):
         if task_id in tasks:

@@ -1,17 +1,17 @@
 """Records of refining: prompts, attempts that answer them, verdicts from executing attempts, and SFT demonstrations.
 
+These columns are the same for all that can be refined. A domain whose records need more has subclasses with one more
+field, `detail`, of a type of its own (refining/domains/arc/records.py).
+
 prompt     "mirror/turn1-000", text "<|user|>\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01...<|assistant|>", 46 tokens
 attempt    "mirror/turn1-000/001", completion "```python\\n...    grid = grid[-1:]\\n    return grid\\n```", 4 tokens
-verdict    status "ok", train_outputs [[1, 0]], ..., train_correct_grids 0.0, train_pixel_score 0.167
+verdict    status "ok", score 0.0, solved False
 prompt     "mirror/refine-turn2-000", parent_id "mirror/turn1-000/001", messages: the question, the completion, feedback
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from arc_refinery.arc.augment import Augmentation
-from arc_refinery.arc.grids import Grid
-from arc_refinery.arc.tasks import Pair
 from arc_refinery.models.chat import Message
 from arc_refinery.records.tool_use import Segment
 
@@ -20,21 +20,17 @@ NO_CODE = "no_code"  # status of an attempt whose completion contains no program
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A conversation that waits for an answer, and the task as the model sees it (augmented, reordered)."""
+    """A conversation that waits for an answer. A domain's `detail` has what an answer is graded against."""
 
     KIND: ClassVar = "prompts"
     prompt_id: str
     task_id: str
     turn: int
     parent_id: str  # attempt to refine; empty in turn 1
-    augmentation: Augmentation
-    train_order: tuple[Annotated[int, "int8"], ...]
     messages: tuple[Message, ...]
     text: str  # the messages rendered by the model's chat template
     n_tokens: int
     n_predictions: int  # completions to draw
-    train: tuple[Pair, ...]
-    test: tuple[Pair, ...]
 
 
 def attempt_id(prompt_id: str, number: int) -> str:
@@ -57,8 +53,6 @@ class Attempt:
     seed: int
     temperature: float
     top_p: float
-    augmentation: Augmentation
-    train_order: tuple[Annotated[int, "int8"], ...]
     completion: str
     n_prompt_tokens: int
     n_tokens: int
@@ -68,10 +62,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Result of executing an attempt's program. Outputs have augmentation and order undone; empty unless status is ok.
-
-    Scores compare the outputs with the task's grids (0 without outputs); see metrics.py.
-    """
+    """Result of executing an attempt's program."""
 
     KIND: ClassVar = "verdicts"
     attempt_id: str
@@ -83,21 +74,9 @@ class Verdict:
     has_closed_code: bool  # its Python block ends; a truncated one does not
     status: str  # no_code, or the sandbox's verdict
     error: str
-    train_outputs: tuple[Grid, ...]
-    test_outputs: tuple[Grid, ...]  # on test and hidden pairs
-    fingerprint: str  # hash of the outputs on the inputs that the prompt shows; empty unless status is ok
-    train_pixel_score: float
-    train_correct_grids: float
-    test_pixel_score: float
-    test_correct_grids: float
-
-    @property
-    def train_is_correct(self) -> bool:
-        return self.train_correct_grids == 1.0
-
-    @property
-    def test_is_correct(self) -> bool:
-        return self.test_correct_grids == 1.0
+    fingerprint: str  # hash of what the program gave for the inputs that the prompt shows; empty unless status is ok
+    score: float  # share of the checks that the prompt shows that are right, 0..1
+    solved: bool  # right on all checks, hidden ones included
 
 
 @dataclass(frozen=True, slots=True)

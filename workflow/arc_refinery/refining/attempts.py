@@ -11,7 +11,7 @@ from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, ModelConfig, marked
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.records import Attempt, Prompt
-from arc_refinery.refining.config import PromptedModel
+from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.prompts import split_prefix
 from arc_refinery.sampling.backends import Decoding, Request, Sample, open_sampler
 from arc_refinery.sampling.checks import check_answers_end, check_model
@@ -35,17 +35,22 @@ def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Promp
     return list(compress(prompts, records.in_shard([prompt.task_id for prompt in prompts], shard, n_shards)))
 
 
-def attempt_settings(model: PromptedModel, decoding: Decoding) -> dict[str, Any]:
+def attempt_settings(model: ModelConfig, decoding: Decoding) -> dict[str, Any]:
     """Return everything that determines completions, except the prompts and the adapter."""
     names = ("temperature", "top_p", "max_output_tokens", "seed")
     return {
-        "model": model.model_dump(exclude=marked(PromptedModel, PROMPTS, TUNING)),
+        "model": model.model_dump(exclude=marked(type(model), PROMPTS, TUNING)),
         "decoding": {name: getattr(decoding, name) for name in names},
     }
 
 
 def sample_shard(
-    prompts: Sequence[Prompt], model: PromptedModel, adapter: Path | None, decoding: Decoding, output: Path
+    domain: Domain,
+    prompts: Sequence[Prompt],
+    model: ModelConfig,
+    adapter: Path | None,
+    decoding: Decoding,
+    output: Path,
 ) -> Iterator[Attempt]:
     """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py)."""
     tokenizer = check_sampling(prompts, model, adapter, decoding.max_output_tokens)
@@ -76,7 +81,7 @@ def sample_shard(
         completions |= entry
     for prompt in prompts:
         for number, values in enumerate(completions[prompt.prompt_id]):
-            yield _attempt(prompt, number, Completion(**values), model, adapter, decoding)
+            yield _attempt(domain, prompt, number, Completion(**values), model, adapter, decoding)
 
 
 def check_sampling(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, max_output_tokens: int) -> Any:
@@ -107,9 +112,17 @@ def request_of(prompt: Prompt, seed: int, tokenizer: Any) -> Request:
 
 
 def _attempt(
-    prompt: Prompt, number: int, completion: Completion, model: PromptedModel, adapter: Path | None, decoding: Decoding
+    domain: Domain,
+    prompt: Prompt,
+    number: int,
+    completion: Completion,
+    model: ModelConfig,
+    adapter: Path | None,
+    decoding: Decoding,
 ) -> Attempt:
-    return Attempt(
+    detail = domain.attempt_detail(prompt)
+    own = {} if detail is None else {"detail": detail}
+    attempt: Attempt = domain.attempt_class(
         attempt_id=records.attempt_id(prompt.prompt_id, number),
         prompt_id=prompt.prompt_id,
         task_id=prompt.task_id,
@@ -120,11 +133,11 @@ def _attempt(
         seed=decoding.seed,
         temperature=decoding.temperature,
         top_p=decoding.top_p,
-        augmentation=prompt.augmentation,
-        train_order=prompt.train_order,
         completion=split_prefix(prompt.messages)[1] + completion.text,
         n_prompt_tokens=prompt.n_tokens,
         n_tokens=completion.n_tokens,
         finish_reason=completion.finish_reason,
         logprob=completion.logprob,
+        **own,
     )
+    return attempt

@@ -1,15 +1,15 @@
-"""The training environment of refining: prepared prompts of first or second turns, or on-policy second turns."""
+"""The training environment of refining: prepared prompts of first or later turns, or on-policy turns."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import Lengths
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
-from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.prompts import Template
-from arc_refinery.refining.rollout import TrainingPrompt, TwoTurns
+from arc_refinery.refining.config import Grpo, History
+from arc_refinery.refining.domain import Domain
+from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 from arc_refinery.refining.scoring import Scorer
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
@@ -24,9 +24,11 @@ class RefineEnvironment:
     prompts_hash: str  # hash of the files of prompts
     training: Grpo
     lengths: Lengths
-    template: Template  # wording of the feedback of on-policy second turns
-    include_errors: bool  # give programs that raised a second turn, too
-    executor: Executor
+    domain: Domain
+    wording: Any  # with the texts of the feedback between on-policy turns
+    include_errors: bool  # refine programs that raised, too
+    history: History
+    executors: tuple[Executor, ...]
     seed: int
 
     def __post_init__(self) -> None:
@@ -37,7 +39,8 @@ class RefineEnvironment:
 
     def identity(self) -> dict[str, Any]:
         return {
-            "template": asdict(self.template),
+            "template": self.domain.texts(self.wording),
+            "history": self.history,
             "include_errors": self.include_errors,
             "lengths": self.lengths.model_dump(),
             "prompts": self.prompts_hash,
@@ -49,17 +52,24 @@ class RefineEnvironment:
 
     @property
     def longest_completion(self) -> int:
-        has_two_turns = self.training.rollout == "on-policy"
-        return self.lengths.max_seq_length if has_two_turns else self.lengths.max_completion_length
+        has_turns = self.training.rollout == "on-policy"
+        return self.lengths.max_seq_length if has_turns else self.lengths.max_completion_length
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
         begin_answers(tokenizer, self.prompts[0].prefix)  # all share a template
-        scorer = Scorer(self.training, self.reward, self.executor, ends, self.prompts)
+        scorer = Scorer(self.training, self.reward, self.domain, self.executors, ends, self.prompts)
         rollout = None
         if self.training.rollout == "on-policy":
-            longest, masks_truncated = self.lengths.longest_prompt, self.training.mask_truncated_completions
-            rollout = TwoTurns(
-                self.prompts, self.executor, self.template, self.include_errors, longest, masks_truncated
+            rollout = OnPolicyTurns(
+                domain=self.domain,
+                prompts=self.prompts,
+                executors=self.executors,
+                wording=self.wording,
+                include_errors=self.include_errors,
+                n_turns=self.training.n_turns,
+                history=self.history,
+                max_tokens=self.lengths.longest_prompt,
+                mask_truncated=self.training.mask_truncated_completions,
             )
         return Trainer(self.training, scorer, rollout_func=rollout, **arguments)

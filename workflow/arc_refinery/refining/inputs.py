@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from arc_refinery.arc.kaggle import task_files
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError
-from arc_refinery.config.inputs import Paths, adapters, models, rows_files
-from arc_refinery.refining.config import LEARNED, Refining
-from arc_refinery.refining.prompts import template_files
+from arc_refinery.config.inputs import Paths, adapters, models
+from arc_refinery.refining.config import Refining
 
 
 def sft_inputs(experiment: Refining) -> dict[str, Paths]:
@@ -29,32 +27,22 @@ def report_inputs(experiment: Refining) -> Paths:
     ]
 
 
-def template(experiment: Refining) -> str:
-    """The template of all prompts: its name, or its folder."""
-    name = experiment.model.template
-    return f"results/{experiment.experiment}/template" if name == LEARNED else name
-
-
 def templates(experiment: Refining) -> Paths:
     """Files of the wording of all prompts."""
-    return [str(path) for path in template_files(template(experiment))]
+    return experiment.template_files()
 
 
 def task_set(experiment: Refining, tasks: str) -> Paths:
-    """The files that an evaluation set is read from, and the list of the tasks to keep."""
-    evaluated = experiment.evaluation_set(tasks)
-    paths = [Path(path) for path in (evaluated.path, evaluated.solutions, evaluated.only) if path]
-    return [str(file) for path in paths for file in (task_files(path) if path.is_dir() else [path])]
+    """The files that an evaluation set is read from."""
+    return experiment.evaluation_set(tasks).files_read()
 
 
 def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:
-    """Inputs of the rule `overlap` by name: tasks to train on, those to keep apart, and rows with their template."""
-    rows = experiment.template_rows
+    """Inputs of the rule `overlap` by name: tasks to train on, those to keep apart, and what the domain adds."""
     return {
         "trained": [f"<results>/tasks/{name}.parquet" for name in experiment.training_tasks],
         "evaluated": [f"<results>/tasks/{name}.parquet" for name in experiment.sets_to_keep_apart],
-        "rows": rows_files(experiment, rows) if rows else [],
-        "template": templates(experiment) if rows else [],
+        "more": experiment.files_to_keep_apart,
     }
 
 

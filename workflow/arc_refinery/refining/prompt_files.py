@@ -1,8 +1,4 @@
-"""Files of prompts: read ours or those of the original scripts, and write prompts that fit the model's window.
-
-`dataset_*.json.gz`        {task_id: {"train": [{"input", "output"}], "test": [...]}}: makes first-turn prompts
-`refine_dataset.json.gz`   {task_id: {"prompt": text, "task": {"train", "test"}}}: second turns, whose prompts are ready
-"""
+"""Write prompts that fit the model's window, and say why there are none."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,14 +9,8 @@ from typing import Any
 import numpy as np
 
 from arc_refinery import records
-from arc_refinery.arc.augment import IDENTITY
-from arc_refinery.arc.kaggle import read_json, tasks_in
-from arc_refinery.arc.tasks import Task
-from arc_refinery.errors import InputError, NoRoomError
+from arc_refinery.errors import NoRoomError
 from arc_refinery.records import Prompt
-from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import Renderer, load_template
 
 MAKE_ROOM = (
     "Raise model.window (to train, training.max_seq_length, too), lower the longest answer "
@@ -34,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def write_prompts(
+    cls: type[Prompt],
     path: Path,
     prompts: Iterable[Prompt],
     window: int,
@@ -67,7 +58,7 @@ def write_prompts(
         notes = {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
         return notes if statuses is None or fitting_lengths else notes | {STATUSES: dict(statuses)}
 
-    records.write(path, Prompt, fitting(), seed, settings, facts, made_from)
+    records.write(path, cls, fitting(), seed, settings, facts, made_from)
     if statuses is not None and not fitting_lengths:
         logger.warning("%s: %s", path, nothing_to_refine(statuses))
     if dropped:
@@ -84,48 +75,8 @@ def nothing_to_refine(statuses: Mapping[str, int]) -> str:
     n = sum(statuses.values())
     counts = ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items(), key=lambda item: -item[1]))
     return (
-        f"none of {n:,} attempts can be refined ({counts or 'there are none'}): a next turn needs one that ran to "
-        "valid outputs (ok) and is wrong on a train pair; with refinement.include_errors, one that raised (error) will "
-        "do. If most have no_code, are model.template and sampling.max_output_tokens right for the model? If all are "
-        "ok, choose harder tasks"
+        f"none of {n:,} attempts can be refined ({counts or 'there are none'}): a next turn needs one that ran to its "
+        "end (ok) and is wrong on a check that its prompt shows; with refinement.include_errors, one that raised "
+        "(error) will do. If most have no_code, are model.template and sampling.max_output_tokens right for the model? "
+        "If all are ok, choose harder tasks"
     )
-
-
-def prompts_in(
-    path: Path, sampling: Sampling, template: str, colors: tuple[str, ...] | None, model_path: str, seed: int
-) -> Iterator[Prompt]:
-    """Yield the prompts of a file; those for tasks are made as `sampling` says, in the words of `template`."""
-    is_json = path.suffix in (".json", ".gz")
-    if not is_json and records.kind_of(path) == "prompts":
-        yield from records.read(path, Prompt)
-        return
-    renderer = Renderer(model_path)
-    content = read_json(path) if is_json else {}
-    if any(isinstance(entry, dict) and "prompt" in entry for entry in content.values()):
-        yield from _second_turns(content, path, renderer)
-        return
-    tasks = tasks_in(content, path) if is_json else records.read(path, Task)
-    wording = load_template(template, colors)
-    yield from first_turn_prompts(tasks, sampling.n_predictions, sampling, wording, renderer, seed)
-
-
-def _second_turns(content: Mapping[str, Any], path: Path, renderer: Renderer) -> Iterator[Prompt]:
-    for task_id, entry in content.items():
-        text = entry.get("prompt") if isinstance(entry, dict) else None
-        if not isinstance(text, str):
-            raise InputError(f"{path}: task {task_id}: field 'prompt' is missing or no text; expected {{prompt, task}}")
-        (task,) = tasks_in({task_id: entry.get("task")}, path)
-        yield Prompt(
-            prompt_id=f"{task_id}/turn2-000",
-            task_id=task_id,
-            turn=2,
-            parent_id="",
-            augmentation=IDENTITY,  # the task is recorded as the model sees it
-            train_order=tuple(range(len(task.train))),
-            messages=(),
-            text=text,
-            n_tokens=renderer.count(text),
-            n_predictions=1,
-            train=task.train,
-            test=task.test,
-        )

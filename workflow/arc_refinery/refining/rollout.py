@@ -1,26 +1,28 @@
-"""On-policy second turns: the model answers, the answer is executed, feedback is appended, the model refines.
+"""On-policy turns: the model answers, the answer is executed, feedback is appended, the model refines, up to n times.
 
 Training uses the sampled token ids; text is never re-tokenised. The mask is 1 for sampled tokens and 0 for the tokens
-that the chat template and the feedback put between the two answers. An episode of the embedded model:
+that the chat template and the feedback put between two answers. An episode of the embedded model:
 
     mask  tokens
     1      3  ```python\\nfrom common import *\\n\\ndef transform(grid):\\n    return grid\\n```<|end|>
     0     15  <|user|>Executing your program gave:\\npair 1 wrong, pixel similarity 0%, given 1x2\\n1 10\\n
               Write a corrected program.<|assistant|>
     1     31  ```python\\nfrom common import *\\n\\ndef transform(grid):\\n    return np.fliplr(grid)\\n```<|end|>
+
+With `history: last`, the third answer and later ones read the task, the answer before and its feedback. No sequence of
+tokens holds all answers in the contexts in which they were sampled, so the last answer alone carries loss there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from arc_refinery.arc.metrics import correct_grids
-from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_marks, without_marks
 from arc_refinery.records import Prompt
-from arc_refinery.refining.config.rewards import Grade
-from arc_refinery.refining.grading import Answer, grade_answers
-from arc_refinery.refining.prompts import Template, error_feedback, execution_feedback, next_turn, split_prefix
+from arc_refinery.refining.config import History
+from arc_refinery.refining.domain import Answer, Domain
+from arc_refinery.refining.prompts import next_turn, split_prefix
 from arc_refinery.sandbox import Executor, Status
 
 if TYPE_CHECKING:
@@ -29,45 +31,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPrompt:
-    """A conversation to be answered, and the task in the form shown in it."""
+    """A conversation to be answered, and what answers are graded against."""
 
-    task_id: str
-    messages: tuple[Message, ...]  # ends with the prefix of the answer, if any
+    prompt: Prompt  # of the domain's class
+    subject: Any
     prefix: str  # beginning of the answer; may be empty
-    train: tuple[Pair, ...]
-    test: tuple[Pair, ...]  # pairs with known outputs; Kaggle's may be unknown
 
     @classmethod
-    def of(cls, prompt: Prompt) -> "TrainingPrompt":
-        train, test = (tuple(pair for pair in pairs if pair.output.size) for pairs in (prompt.train, prompt.test))
-        return cls(prompt.task_id, tuple(prompt.messages), split_prefix(prompt.messages)[1], train, test)
+    def of(cls, domain: Domain, prompt: Prompt) -> "TrainingPrompt":
+        return cls(prompt, domain.subject(prompt), split_prefix(prompt.messages)[1])
+
+    @property
+    def task_id(self) -> str:
+        return self.prompt.task_id
 
     @property
     def conversation(self) -> list[Message]:
         """The messages without the prefix."""
-        return split_prefix(self.messages)[0]
+        return split_prefix(self.prompt.messages)[0]
 
     def answer(self, text: str) -> Answer:
-        """Return a whole answer, to be executed on all pairs."""
-        inputs, truths = zip(*((pair.input, pair.output) for pair in self.train + self.test), strict=True)
-        return Answer(text, inputs, truths)
+        """Return a whole answer, to be graded."""
+        return Answer(text, self.subject)
 
     @property
     def parent(self) -> str | None:
         """The answer to refine; None in a first turn."""
-        answers = [message["content"] for message in self.messages if message["role"] == "assistant"]
+        answers = [message["content"] for message in self.prompt.messages if message["role"] == "assistant"]
         answers = answers[:-1] if self.prefix else answers
         return answers[-1] if answers else None
 
 
 @dataclass(frozen=True, slots=True)
-class TwoTurnEpisode:
-    """One or two answers with the tokens between them, and the grade of each answer."""
+class OnPolicyEpisode:
+    """The answers of an episode with the tokens between them, and the grade of each answer."""
 
     completion_ids: list[int]
     mask: list[int]  # 1: sampled
     logprobs: list[float] | None  # from the sampler, 0 where the mask is; None if the sampler returns none
-    grades: tuple[Grade, ...]  # one grade per answer
+    grades: tuple[Any, ...]  # one grade per answer
     is_truncated: bool  # true if an answer was cut
     answer: str  # the last answer
 
@@ -78,7 +80,7 @@ class TwoTurnEpisode:
 
 
 class Continuation:
-    """The tokens that a chat template puts between a first and a second answer.
+    """The tokens that a chat template puts between two answers.
 
     The template begins answers with the prompts' prefix (`begin_answers`).
     """
@@ -94,40 +96,47 @@ class Continuation:
         An answer that was cut is closed as the template closes answers.
         """
         plain = without_marks(feedback, self.marks)
-        conversation, _ = split_prefix(next_turn(list(prompt.messages), ANSWER, plain))
+        conversation, _ = split_prefix(next_turn(list(prompt.prompt.messages), ANSWER, plain))
         ids = ids_after_answer(self.tokenizer, self.ends, conversation)
         return ids[1:] if answer_ids[-1] in self.ends else ids
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """One sampled answer and its grade."""
+    """One sampled answer and its grade; `before` are the tokens between the answer before and this one."""
 
     answer: str
+    before: list[int]
     ids: list[int]
     logprobs: list[float] | None
     is_cut: bool
-    grade: Grade
+    grade: Any
 
 
-class TwoTurns:
-    """A rollout function of TRL: one episode per prompt."""
+@dataclass(slots=True)
+class _Episode:
+    """An episode while it runs; `context` is what the next answer reads."""
 
-    def __init__(
-        self,
-        prompts: Sequence[TrainingPrompt],
-        executor: Executor,
-        template: Template,
-        include_errors: bool,
-        max_tokens: int,
-        mask_truncated: bool,
-    ) -> None:
-        self.prompts = prompts
-        self.executor = executor
-        self.template = template
-        self.include_errors = include_errors
-        self.max_tokens = max_tokens  # length of the longest prompt that leaves room for an answer
-        self.mask_truncated = mask_truncated
+    prompt: TrainingPrompt
+    prompt_ids: list[int]
+    context: list[int]
+    turns: list[_Turn] = field(default_factory=list)
+    between: list[int] = field(default_factory=list)  # after the last answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPolicyTurns:
+    """A rollout function of TRL: one episode per prompt, of at most `n_turns` answers."""
+
+    domain: Domain
+    prompts: Sequence[TrainingPrompt]
+    executors: tuple[Executor, ...]
+    wording: Any
+    include_errors: bool
+    n_turns: int
+    history: History
+    max_tokens: int  # length of the longest prompt that leaves room for an answer
+    mask_truncated: bool
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         conversations = [self.prompts[row["prompt_index"]] for row in trainer.rows]
@@ -144,64 +153,65 @@ class TwoTurns:
 
     def _run_episodes(
         self, prompts: Sequence[TrainingPrompt], prompt_ids: Sequence[list[int]], trainer: Any
-    ) -> list[TwoTurnEpisode]:
+    ) -> list[OnPolicyEpisode]:
         continuation = Continuation(trainer.processing_class, trainer.eos_token_ids)
-        first = self._sample(prompts, prompt_ids, trainer)
-        between = [
-            self._between(continuation, prompt, ids, turn)
-            for prompt, ids, turn in zip(prompts, prompt_ids, first, strict=True)
-        ]
-        continued = [index for index, ids in enumerate(between) if ids]
-        longer = [prompt_ids[index] + first[index].ids + between[index] for index in continued]
-        second = self._sample([prompts[index] for index in continued], longer, trainer)
-        after = dict(zip(continued, second, strict=True))
-        return [self._episode(turn, between[index], after.get(index)) for index, turn in enumerate(first)]
+        episodes = [_Episode(prompt, ids, ids) for prompt, ids in zip(prompts, prompt_ids, strict=True)]
+        running = episodes
+        for turn in range(1, self.n_turns + 1):
+            self._sample(running, trainer)
+            if turn < self.n_turns:
+                running = [episode for episode in running if self._continue(episode, continuation)]
+        return [self._finished(episode) for episode in episodes]
 
-    def _sample(self, prompts: Sequence[TrainingPrompt], prompt_ids: Sequence[list[int]], trainer: Any) -> list[_Turn]:
-        if not prompts:
-            return []
-        sampled, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, 1)
+    def _sample(self, episodes: Sequence[_Episode], trainer: Any) -> None:
+        """Add an answer to each episode."""
+        if not episodes:
+            return
+        sampled, logprobs = trainer._generate_single_turn([episode.context for episode in episodes], None, {}, 1)
         texts = trainer.processing_class.batch_decode(sampled, skip_special_tokens=True)
         with trainer.timed("reward"):
-            answers = [prompt.answer(prompt.prefix + text) for prompt, text in zip(prompts, texts, strict=True)]
-            grades = list(grade_answers(answers, self.executor))
-        return [
-            _Turn(answer.text, ids, log_probs, ids[-1] not in trainer.eos_token_ids, grade)
-            for answer, ids, log_probs, grade in zip(
-                answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
-            )
-        ]
+            answers = [
+                episode.prompt.answer(episode.prompt.prefix + text)
+                for episode, text in zip(episodes, texts, strict=True)
+            ]
+            grades = list(self.domain.grade(answers, self.executors))
+        for episode, answer, ids, log_probs, grade in zip(
+            episodes, answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
+        ):
+            is_cut = ids[-1] not in trainer.eos_token_ids
+            episode.turns.append(_Turn(answer.text, episode.between, ids, log_probs, is_cut, grade))
 
-    def _between(
-        self, continuation: Continuation, prompt: TrainingPrompt, prompt_ids: list[int], turn: _Turn
-    ) -> list[int]:
-        """Return the ids between the two answers; empty if there is nothing to refine or no room for it."""
-        feedback = self._feedback(prompt, turn.grade)
-        ids = continuation.ids(prompt, turn.ids, feedback) if feedback else []
-        return ids if len(prompt_ids) + len(turn.ids) + len(ids) <= self.max_tokens else []
+    def _continue(self, episode: _Episode, continuation: Continuation) -> bool:
+        """Append feedback on the last answer; return false if there is nothing to refine, or no room for it."""
+        turn = episode.turns[-1]
+        grade, failures = turn.grade, self.domain.failures_to_refine if self.include_errors else ()
+        if grade.status not in failures and not (grade.status == Status.ok and grade.score < 1.0):
+            return False
+        feedback = self.domain.feedback(episode.prompt.prompt, grade, self.wording)
+        episode.between = continuation.ids(episode.prompt, turn.ids, feedback)
+        before = episode.context if self.history == "whole" else episode.prompt_ids
+        episode.context = before + turn.ids + episode.between
+        return len(episode.context) <= self.max_tokens
 
-    def _feedback(self, prompt: TrainingPrompt, grade: Grade) -> str:
-        """Return the feedback on the train pairs; empty if there is nothing to refine."""
-        if grade.status == Status.error and self.include_errors:
-            return error_feedback(grade.error, self.template)
-        outputs = grade.outputs[: len(prompt.train)]
-        if not outputs or correct_grids(outputs, [pair.output for pair in prompt.train]) == 1.0:
-            return ""
-        return execution_feedback(Task("", prompt.train, prompt.test, ""), outputs, self.template)
-
-    def _episode(self, first: _Turn, between: list[int], second: _Turn | None) -> TwoTurnEpisode:
-        if second is None:
-            mask, grades = [1] * len(first.ids), (first.grade,)
-            return TwoTurnEpisode(first.ids, mask, first.logprobs, grades, first.is_cut, first.answer)
+    def _finished(self, episode: _Episode) -> OnPolicyEpisode:
+        turns = episode.turns
+        if self.history == "last" and len(turns) > 2:
+            turns = turns[-2:]
+            carry_loss = [False, True]
+        else:  # TRL decides about the last answer
+            carry_loss = [not (turn.is_cut and self.mask_truncated) for turn in turns[:-1]] + [True]
+        before = [turn.before for turn in turns]
+        before[0] = []
+        parts = list(zip(before, turns, carry_loss, strict=True))
         logprobs = None
-        if first.logprobs is not None and second.logprobs is not None:
-            logprobs = first.logprobs + [0.0] * len(between) + second.logprobs
-        carries_loss = int(not (first.is_cut and self.mask_truncated))  # for the last answer, TRL decides
-        return TwoTurnEpisode(
-            first.ids + between + second.ids,
-            [carries_loss] * len(first.ids) + [0] * len(between) + [1] * len(second.ids),
+        if all(turn.logprobs is not None for turn in turns):
+            values = ([0.0] * len(ids) + list(turn.logprobs or ()) for ids, turn, _ in parts)
+            logprobs = list(chain.from_iterable(values))
+        return OnPolicyEpisode(
+            list(chain.from_iterable(ids + turn.ids for ids, turn, _ in parts)),
+            list(chain.from_iterable([0] * len(ids) + [int(carries)] * len(turn.ids) for ids, turn, carries in parts)),
             logprobs,
-            (first.grade, second.grade),
-            first.is_cut or second.is_cut,
-            second.answer,
+            tuple(turn.grade for turn in episode.turns),
+            any(turn.is_cut for turn in episode.turns),
+            episode.turns[-1].answer,
         )

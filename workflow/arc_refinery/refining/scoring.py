@@ -1,16 +1,15 @@
 """Rewards of completions during GRPO, and the metrics of each step."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import reduce
 from operator import add
 from typing import Any
 
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, Grade, ScoredAttempt, solved
-from arc_refinery.refining.grading import grade_answers
-from arc_refinery.refining.rollout import TrainingPrompt, TwoTurnEpisode
+from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, ScoredAttempt, improvement, solved
+from arc_refinery.refining.domain import Domain
+from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.training import processes
 from arc_refinery.training.rewards import Reward
@@ -29,18 +28,21 @@ class Scorer:
         self,
         settings: Grpo,
         reward: Reward,
-        executor: Executor,
+        domain: Domain,
+        executors: tuple[Executor, ...],
         ends: Sequence[int],
         prompts: Sequence[TrainingPrompt],
     ) -> None:
         self.settings = settings
         self.reward = reward
-        self.executor = executor
+        self.domain = domain
+        self.executors = executors
+        self.executor = executors[0] if executors else None
         self.ends = frozenset(ends)
         self.prompts = prompts
-        names = [term.reward for term in reward.terms]
-        self.program_reward = next((PROGRAM_REWARDS[name] for name in names if name in PROGRAM_REWARDS), solved)
-        self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
+        functions = [None if term.own_code else term.built_in[term.reward] for term in reward.terms]
+        self.program_reward = next((function for function in functions if function in PROGRAM_REWARDS), solved)
+        self.needs_parents = improvement in functions or None in functions
         self.rewards: list[float] = []
         self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
 
@@ -50,7 +52,7 @@ class Scorer:
         completion_ids: Sequence[list[int]],
         prompt_index: Sequence[int],
         log_metric: Callable[[str, float], None],
-        episode: Sequence[TwoTurnEpisode] | None = None,
+        episode: Sequence[OnPolicyEpisode] | None = None,
         **_: Any,
     ) -> list[float]:
         """TRL passes the dataset's column `prompt_index`, repeated for each completion."""
@@ -85,23 +87,22 @@ class Scorer:
         self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]
     ) -> list[ScoredAttempt]:
         answers = [prompt.answer(prompt.prefix + text) for prompt, text in zip(prompts, texts, strict=True)]
-        parents: list[Grade | None] = [None] * len(prompts)
+        parents: list[Any] = [None] * len(prompts)
         if self.needs_parents:
             refining = [index for index, prompt in enumerate(prompts) if prompt.parent is not None]
-            grades = grade_answers(
-                [prompts[index].answer(str(prompts[index].parent)) for index in refining], self.executor
-            )
-            for index, grade in zip(refining, grades, strict=True):
+            earlier = [prompts[index].answer(str(prompts[index].parent)) for index in refining]
+            for index, grade in zip(refining, self.domain.grade(earlier, self.executors), strict=True):
                 parents[index] = grade
+        grades = self.domain.grade(answers, self.executors)
         return [
             self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent)
             for prompt, answer, ids, grade, parent in zip(
-                prompts, answers, completion_ids, grade_answers(answers, self.executor), parents, strict=True
+                prompts, answers, completion_ids, grades, parents, strict=True
             )
         ]
 
-    def _last_answer(self, prompt: TrainingPrompt, episode: TwoTurnEpisode) -> ScoredAttempt:
-        parent = episode.grades[0] if len(episode.grades) > 1 else None
+    def _last_answer(self, prompt: TrainingPrompt, episode: OnPolicyEpisode) -> ScoredAttempt:
+        parent = episode.grades[-2] if len(episode.grades) > 1 else None
         ids, is_truncated = episode.sampled_ids, episode.is_truncated
         return self._attempt(prompt, episode.answer, ids, is_truncated, episode.grades[-1], parent)
 
@@ -111,11 +112,11 @@ class Scorer:
         text: str,
         token_ids: Sequence[int],
         is_truncated: bool,
-        grade: Grade,
-        parent: Grade | None,
+        grade: Any,
+        parent: Any,
     ) -> ScoredAttempt:
         return ScoredAttempt(
-            **{field.name: getattr(grade, field.name) for field in fields(Grade)},
+            grade=grade,
             task_id=prompt.task_id,
             completion=text,
             n_tokens=len(token_ids),

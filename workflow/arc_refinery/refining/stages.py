@@ -7,75 +7,73 @@
 (1.0, ['--model-path', 'workflow/models/tiny', '--dtype', 'float32'], ['--gpu-memory-utilization', '0.9'])
 """
 
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from arc_refinery.commands.stages import on_disk, sampler_settings, training_settings
 from arc_refinery.config import Lengths
-from arc_refinery.config.inputs import model_path, rows_files
+from arc_refinery.config.inputs import model_path
 from arc_refinery.refining import inputs as inputs
 from arc_refinery.refining.commands.attempts import GradeAttempts, SampleAttempts
-from arc_refinery.refining.commands.prompts import FirstPrompts, Learn, Refine, WriteDemonstrations
+from arc_refinery.refining.commands.domain import DomainFlags, own_class
+from arc_refinery.refining.commands.prompts import FirstPrompts, Refine, WriteDemonstrations
 from arc_refinery.refining.commands.tasks import EvaluationTasks, FindOverlap, Tasks
 from arc_refinery.refining.commands.training import Train
-from arc_refinery.refining.config import DIFFICULTY, Problems, PromptedModel, Refining
+from arc_refinery.refining.config import PromptedModel, Refining
 from arc_refinery.refining.inputs import grpo_inputs as grpo_inputs
 from arc_refinery.refining.inputs import report_inputs as report_inputs
 from arc_refinery.refining.inputs import sft_inputs as sft_inputs
-from arc_refinery.refining.inputs import template
+
+AnyCommand = TypeVar("AnyCommand", bound=DomainFlags)
+
+
+def _command(experiment: Refining, command: type[AnyCommand], **settings: Any) -> AnyCommand:
+    """Make a command of the experiment's domain."""
+    named = {} if experiment.domain == "arc" else {"domain": experiment.domain}
+    return own_class(command, experiment.domain)(**named, **settings)
+
 
 # Tasks
-
-
-def wording(experiment: Refining) -> Learn:
-    rows = experiment.template_rows
-    assert rows
-    (messages,) = rows_files(experiment, rows)
-    return Learn(messages=Path(messages), n_rows=rows.n_rows, min_share=rows.min_share, colors=experiment.model.colors)
 
 
 def tasks(experiment: Refining) -> Tasks:
     parts, problems = experiment.parts, experiment.problems
     assert parts and problems
-    return Tasks(problems=on_disk(experiment, problems), tasks_per_part=parts.tasks_per_part, seed=experiment.seed)
+    return _command(
+        experiment,
+        Tasks,
+        problems=on_disk(experiment, problems),
+        tasks_per_part=parts.tasks_per_part,
+        seed=experiment.seed,
+    )
 
 
 def evaluation_tasks(experiment: Refining, tasks: str) -> EvaluationTasks:
-    task_set, problems = experiment.evaluation_set(tasks), experiment.problems
-    if task_set.source != "generator":
-        return EvaluationTasks(task_set=task_set)
-    changes: dict[str, Any] = {"seed": experiment.seed if task_set.seed is None else task_set.seed}
-    if problems:
-        changes |= {key: getattr(problems, key) for key in DIFFICULTY if getattr(task_set, key) is None}
-    max_cells = (problems or Problems(source="generator")).max_cells
-    return EvaluationTasks(task_set=task_set.model_copy(update=changes), max_cells=max_cells)
+    return _command(experiment, EvaluationTasks, **experiment.settings_of_set(tasks))
 
 
 def overlap(experiment: Refining) -> FindOverlap:
-    rows = experiment.template_rows
-    if not rows:
-        return FindOverlap()
-    (messages,) = rows_files(experiment, rows)
-    return FindOverlap(messages=Path(messages), template=template(experiment), n_rows=rows.n_rows)
+    return _command(experiment, FindOverlap, **experiment.more_to_keep_apart)
 
 
 # Prompts, attempts, verdicts
 
 
 def first_prompts(experiment: Refining, tasks: str, branch: str) -> FirstPrompts:
-    changes: dict[str, Any] = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
-    if tasks in experiment.part_names:
-        changes["use_data_augmentation"] = experiment.augments_parts
+    changes = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
     model = experiment.sampler(tasks, branch)
-    return FirstPrompts(
+    return _command(
+        experiment,
+        FirstPrompts,
         **_prompt_settings(experiment, model, experiment.sampling_seed(tasks, branch)),
         max_model_len=model.window,
-        sampling=experiment.sampling.model_copy(update=changes),
+        sampling=experiment.sampling_of(tasks).model_copy(update=changes),
     )
 
 
 def sample(experiment: Refining, tasks: str, branch: str) -> SampleAttempts:
-    return SampleAttempts(
+    return _command(
+        experiment,
+        SampleAttempts,
         **sampler_settings(experiment, experiment.sampler(tasks, branch)),
         max_output_tokens=experiment.sampling.max_output_tokens,
         temperature=experiment.temperature(tasks, branch),
@@ -85,14 +83,16 @@ def sample(experiment: Refining, tasks: str, branch: str) -> SampleAttempts:
 
 
 def grade(experiment: Refining) -> GradeAttempts:
-    return GradeAttempts(sandbox=experiment.sandbox, seed=experiment.seed)
+    return _command(experiment, GradeAttempts, sandbox=experiment.sandbox, seed=experiment.seed)
 
 
 def refining_prompts(experiment: Refining, tasks: str, branch: str) -> Refine:
     arm, number = experiment.arm_and_turn(branch)
     before, turn = arm.turns[number - 2 : number]
     refinement, model = turn.refinement(experiment.refinement), experiment.model_of(turn)
-    return Refine(
+    return _command(
+        experiment,
+        Refine,
         **_prompt_settings(experiment, model, experiment.seed_of_arm(arm)),
         **_files_of_turn(experiment, tasks),
         **refinement.model_dump(),
@@ -109,8 +109,7 @@ def refining_prompts(experiment: Refining, tasks: str, branch: str) -> Refine:
 def _prompt_settings(experiment: Refining, model: PromptedModel, seed: int) -> dict[str, Any]:
     return {
         "model_path": model_path(experiment, model),
-        "template": template(experiment),
-        "colors": model.colors,
+        **experiment.wording,
         "seed": seed,
     }
 
@@ -130,10 +129,17 @@ def training_prompts(experiment: Refining, tasks: str) -> FirstPrompts | Refine:
     window, max_output_tokens = _training_window(experiment), training.max_completion_length
     if training.prompts == "first-turn":  # each prompt has its own augmentation
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1, "max_output_tokens": max_output_tokens}
-        return FirstPrompts(
-            **settings, max_model_len=window, sampling=sampling.model_copy(update=sizes), branch="training"
+        return _command(
+            experiment,
+            FirstPrompts,
+            **settings,
+            max_model_len=window,
+            sampling=sampling.model_copy(update=sizes),
+            branch="training",
         )
-    return Refine(  # one prompt per task, which refines its best incorrect attempt
+    return _command(  # one prompt per task, which refines its best incorrect attempt
+        experiment,
+        Refine,
         **settings,
         **_files_of_turn(experiment, tasks),
         include_errors=experiment.refinement.include_errors,
@@ -151,7 +157,9 @@ def training_prompts(experiment: Refining, tasks: str) -> FirstPrompts | Refine:
 def demonstrations(experiment: Refining, tasks: str) -> WriteDemonstrations:
     training = experiment.training
     assert training and training.sft
-    return WriteDemonstrations(
+    return _command(
+        experiment,
+        WriteDemonstrations,
         **_prompt_settings(experiment, experiment.model, experiment.seed),
         **_files_of_turn(experiment, tasks),
         include_errors=experiment.refinement.include_errors,
@@ -172,12 +180,16 @@ def _training_window(experiment: Refining) -> int:
 def train(experiment: Refining, adapter: str) -> Train:
     training = experiment.training
     assert training
-    return Train(
+    history = experiment.refinement.history
+    on_policy = {} if history == "whole" else {"history": history}
+    return _command(
+        experiment,
+        Train,
         **training_settings(experiment, adapter),
         lengths=Lengths(max_completion_length=training.max_completion_length, max_seq_length=training.max_seq_length),
-        template=template(experiment),
-        colors=experiment.model.colors,
+        **experiment.wording,
         form=experiment.refinement.form,
         include_errors=experiment.refinement.include_errors,
+        **on_policy,
         sandbox=experiment.sandbox,
     )

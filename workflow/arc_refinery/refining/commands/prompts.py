@@ -1,36 +1,37 @@
-"""Commands that write prompts, learn their wording or study their lengths."""
+"""Commands that write prompts or study their lengths."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from arc_refinery import config
-from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.commands.flags import Command, Files, RulePath
-from arc_refinery.commands.outputs import Output, Outputs, Writes, csv, folder_of_files, page, picture, records_file
+from arc_refinery.commands.outputs import Outputs, Writes, csv, page, picture, records_file
 from arc_refinery.config import ATTEMPTS, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
+from arc_refinery.refining.commands.domain import DomainFlags
 from arc_refinery.refining.config import Demonstrations, FeedbackKind, History, Sampling, Selection
-from arc_refinery.refining.prompts import FeedbackForm
 
 if TYPE_CHECKING:
-    from arc_refinery.refining.graded import GradedAttempt
+    from arc_refinery.refining.domain import Domain, GradedAttempt
 
 
-class PromptFlags(Command):
+class PromptFlags(DomainFlags):
     """Flags of all commands that write prompts."""
 
     output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
     model_path: config.Line  # model whose tokenizer and chat template render the prompts
     template: config.Line  # compact, words, or a folder written by `prompts export` or `learn`
-    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
     overlap: Annotated[Path | None, RULE] = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: config.Seed = 0  # seeds every random choice
+
+    def wording(self, domain: "Domain", form: str = "") -> Any:
+        """Load the texts of prompts."""
+        return domain.wording(self.template, form)
 
 
 class NextTurnFlags(PromptFlags):
@@ -41,7 +42,7 @@ class NextTurnFlags(PromptFlags):
     shards_per_grading_job: Annotated[config.PositiveInt, TUNING] = 1  # shards whose verdicts are in one file
     n_considered: config.PositiveInt  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
-    form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
+    form: config.LineOrNone = ""  # form of the feedback; default: the domain's first one
 
     @property
     def files(self) -> BranchFiles:
@@ -70,9 +71,10 @@ class FirstPrompts(PromptFlags):
         from arc_refinery.refining.first_turn import first_turn_prompts
         from arc_refinery.refining.overlap import left_out
         from arc_refinery.refining.prompt_files import write_prompts
-        from arc_refinery.refining.prompts import Renderer, load_template
+        from arc_refinery.refining.prompts import Renderer
 
-        task_ids = records.texts(self.tasks_path, Task, "task_id")
+        domain = self.loaded()
+        task_ids = records.texts(self.tasks_path, domain.task_class, "task_id")
         if not task_ids:
             raise InputError(f"{self.tasks_path}: has no tasks, so there is nothing to ask; make it again")
         excluded = left_out(self.overlap)
@@ -81,21 +83,23 @@ class FirstPrompts(PromptFlags):
                 f"{self.tasks_path}: all of its {len(task_ids)} tasks are also evaluated, so they are left out "
                 f"({self.overlap}); train on other tasks, or set training.evaluated_tasks: keep"
             )
-        template, renderer = load_template(self.template, self.colors), Renderer(self.model_path)
+        wording, renderer = self.wording(domain), Renderer(self.model_path)
         answer = self.sampling.max_output_tokens
-        renderer.check_template(template, self.max_model_len - answer)
+        renderer.check_texts(domain.texts(wording), self.max_model_len - answer)
         prompts = first_turn_prompts(
-            (task for task in records.read(self.tasks_path, Task) if task.task_id not in excluded),
+            domain,
+            (task for task in records.read(self.tasks_path, domain.task_class) if task.task_id not in excluded),
             self.sampling.n_predictions,
             self.sampling,
-            template,
+            wording,
             renderer,
             self.seed,
             self.branch,
         )
-        settings = self.sampling.model_dump(exclude=config.marked(Sampling, ATTEMPTS))
-        settings |= {"template": asdict(template), "max_model_len": self.max_model_len, "branch": self.branch}
-        write_prompts(self.output, prompts, self.max_model_len, answer, self.seed, settings, [self.tasks_path])
+        settings = self.sampling.model_dump(exclude=config.marked(type(self.sampling), ATTEMPTS))
+        settings |= {"template": domain.texts(wording), "max_model_len": self.max_model_len, "branch": self.branch}
+        window = self.max_model_len
+        write_prompts(domain.prompt_class, self.output, prompts, window, answer, self.seed, settings, [self.tasks_path])
 
 
 class Refine(NextTurnFlags):
@@ -122,9 +126,10 @@ class Refine(NextTurnFlags):
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refining.overlap import left_out
         from arc_refinery.refining.prompt_files import write_prompts
-        from arc_refinery.refining.prompts import Renderer, load_template
+        from arc_refinery.refining.prompts import Renderer
 
-        template = load_template(self.template, self.colors, self.form)
+        domain = self.loaded()
+        wording = self.wording(domain, self.form)
         plan = NextTurnPlan(
             self.branch,
             self.n_considered,
@@ -137,19 +142,18 @@ class Refine(NextTurnFlags):
             self.history,
         )
         renderer = Renderer(self.model_path)
-        renderer.check_template(template, self.max_model_len - self.max_output_tokens)
+        renderer.check_texts(domain.texts(wording), self.max_model_len - self.max_output_tokens)
         statuses: Counter[str] = Counter()
 
         def graded() -> "Iterator[GradedAttempt]":
-            for attempt in read_graded(self.files, left_out(self.overlap)):
+            for attempt in read_graded(domain, self.files, left_out(self.overlap)):
                 statuses[attempt.verdict.status] += 1
                 yield attempt
 
-        prompts = next_turn_prompts(graded(), plan, template, renderer)
-        settings = self.decisive() | {"template": asdict(template)}
-        write_prompts(
-            self.output, prompts, self.max_model_len, self.max_output_tokens, self.seed, settings, statuses=statuses
-        )
+        prompts = next_turn_prompts(domain, graded(), plan, wording, renderer)
+        settings = self.decisive() | {"template": domain.texts(wording)}
+        window, answer = self.max_model_len, self.max_output_tokens
+        write_prompts(domain.prompt_class, self.output, prompts, window, answer, self.seed, settings, statuses=statuses)
 
 
 class WriteDemonstrations(NextTurnFlags):
@@ -173,16 +177,15 @@ class WriteDemonstrations(NextTurnFlags):
         from arc_refinery import records
         from arc_refinery.refining.demonstrations import (
             DemonstrationPlan,
-            is_generated,
             make_demonstrations,
-            source_answers,
         )
         from arc_refinery.refining.graded import read_graded
         from arc_refinery.refining.overlap import left_out
-        from arc_refinery.refining.prompts import Renderer, load_template
+        from arc_refinery.refining.prompts import Renderer
 
-        template, renderer = load_template(self.template, self.colors, self.form), Renderer(self.model_path)
-        renderer.check_template(template, self.max_seq_length)
+        domain, renderer = self.loaded(), Renderer(self.model_path)
+        wording = self.wording(domain, self.form)
+        renderer.check_texts(domain.texts(wording), self.max_seq_length)
         plan = DemonstrationPlan(
             self.demonstrations,
             self.n_considered,
@@ -192,73 +195,24 @@ class WriteDemonstrations(NextTurnFlags):
             self.seed,
         )
         records.check_made_from(self.files.prompts, [self.tasks_path])
-        sources, generated, counts = {}, set(), Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
+        counts = Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
+        sources: dict[str, str] = {}
         if self.demonstrations.targets == "source":
-            with self.sandbox.executor(self.n_jobs) as executor:
-                sources = source_answers(records.read(self.tasks_path, Task), template, executor)
-        else:
-            generated = {task.task_id for task in records.read(self.tasks_path, Task) if is_generated(task)}
+            with domain.executors(self.sandbox, self.n_jobs) as executors:
+                sources = domain.source_answers(records.read(self.tasks_path, domain.task_class), wording, executors)
         demonstrations = make_demonstrations(
-            read_graded(self.files, left_out(self.overlap)),
+            domain,
+            read_graded(domain, self.files, left_out(self.overlap)),
             sources,
             plan,
-            template,
+            wording,
             renderer,
             counts,
-            generated,
+            domain.may_be_learned(records.read(self.tasks_path, domain.task_class)),
         )
-        settings = self.decisive() | {"template": asdict(template)}
+        settings = self.decisive() | {"template": domain.texts(wording)}
         records.write(self.output, records.Demonstration, demonstrations, self.seed, settings, lambda: dict(counts))
         logging.info("%d demonstrations; %s", records.count(self.output), dict(counts))
-
-
-def template_folder(path: Path) -> Output:
-    from arc_refinery.refining.prompts import template_files
-
-    return folder_of_files(path, "a template", [file.name for file in template_files(str(path))])
-
-
-class ExportTemplate(Command):
-    """Write a built-in template as a folder, to edit its wording: docs/methods.md.
-
-    Example:
-        arc-refinery prompts export --template words --output mine/words
-    """
-
-    output: Annotated[Path, Writes(template_folder)]  # folder to write; model.template can name it
-    template: Literal["compact", "words"] = "words"  # the template to write
-
-    def run(self) -> None:
-        from arc_refinery.refining.prompts import load_template, save_template
-
-        save_template(load_template(self.template), self.output)
-        print(f"{self.output}: edit its texts, and set model.template to this folder")
-
-
-class Learn(Command):
-    """Recover prompt templates from a model's own training rows: docs/methods.md.
-
-    Example:
-        arc-refinery prompts learn --messages mine/rows.jsonl --output mine/learned
-    """
-
-    messages: Path  # .jsonl, .json (either with .gz) or .parquet, or a folder; a row: {"messages": [{"role", ...}]}
-    output: Annotated[Path, RULE, Writes(template_folder)] = NEEDED  # folder to write; model.template can name it
-    colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, if the rows use others than ours
-    min_share: config.Mass = 0.9  # share of the rows that the template must fit
-    n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
-
-    def run(self) -> None:
-        from arc_refinery.refining.prompts import save_template
-        from arc_refinery.refining.prompts.learning import learn
-
-        learned = learn(self.messages, self.colors, self.min_share, self.n_rows)
-        save_template(learned.template, self.output)
-        print(f"{self.output}: the template fits {learned.n_fitting} of {learned.n_rows} rows of {self.messages}")
-        if prefix := learned.template.assistant_prefix:
-            print(f"{learned.n_prefixed} of their answers start with the assistant prefix {prefix!r}")
-        for reason in learned.misfits:
-            print(f"does not fit: {reason}")
 
 
 class StudyLengths(Command):

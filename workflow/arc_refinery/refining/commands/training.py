@@ -1,48 +1,30 @@
-"""The command that trains with GRPO. Its flags keep the names of the published scripts."""
+"""The command that trains with GRPO on prompts."""
 
 import logging
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from arc_refinery import config
-from arc_refinery.commands.flags import MODEL, PUBLISHED_MODEL, GrpoFlags, RuleFiles
+from arc_refinery.commands.flags import MODEL, GrpoFlags, RuleFiles
 from arc_refinery.config import GRADING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.files import content_hash
-from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling, TestInputs
-from arc_refinery.refining.prompts import FeedbackForm
+from arc_refinery.refining.commands.domain import DomainFlags
+from arc_refinery.refining.config import Grpo, History
 from arc_refinery.training.launch import train
 
 if TYPE_CHECKING:
     from arc_refinery.records import Prompt
+    from arc_refinery.refining.domain import Domain
     from arc_refinery.refining.environment import RefineEnvironment
 
 
-def _published_grpo() -> Grpo:
-    """Return the defaults of the published scripts, and of the libraries that they ran with (docs/methods.md)."""
-    return Grpo(
-        learning_rate=1e-5,
-        warmup_ratio=0.1,
-        weight_decay=0.01,
-        max_grad_norm=0.1,
-        epochs=10,
-        save_steps=100,
-        rewards=(AttemptTerm(reward="arc-v1"),),
-        loss_type="bnpo",
-        beta=0.001,
-        scale_rewards="group",
-        repetition_penalty=1.0,
-        num_generations=4,
-        gradient_accumulation_steps=1,
-        importance_sampling_correction=False,
-    )
-
-
-class Train(GrpoFlags):
+class Train(DomainFlags, GrpoFlags):
     r"""Train a LoRA adapter with GRPO on prompts, or with --kind tool-use on questions; an interrupted run resumes.
 
     Defaults are those of the published scripts, whose names of flags work, too. In an experiment, a key that is left
@@ -54,62 +36,56 @@ class Train(GrpoFlags):
         arc-refinery train --kind tool-use --help
     """
 
-    dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
-    model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
-    lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
-    training: Annotated[Grpo, FLAT] = Field(default_factory=_published_grpo)
-    lengths: Annotated[config.Lengths, FLAT] = Field(
-        default_factory=lambda: config.Lengths(max_completion_length=1024, max_seq_length=2048)
-    )
-    use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
-    test_inputs: TestInputs = "one"  # for tasks: test inputs that a prompt shows; `one` is drawn at random
-    template: config.Line = "words"  # wording of prompts and feedback: compact, words, or a learned folder
-    colors: tuple[str, ...] | None = None  # ten words for the colors 0 to 9 in them
-    form: FeedbackForm = "given"  # form of that feedback
+    dataset_path: RuleFiles = NEEDED  # prompts
+    model_path: config.Line = Field(description=MODEL)
+    training: Annotated[Grpo, FLAT]
+    lengths: Annotated[config.Lengths, FLAT]
+    template: config.Line  # wording of prompts and feedback
+    form: config.LineOrNone = ""  # form of that feedback; default: the domain's first one
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
+    history: History = "whole"  # on-policy: earlier answers in the conversation: all, or only the last one
     sandbox: Annotated[config.Sandbox, FLAT, Without(GRADING)] = config.Sandbox()
+
+    def wording(self, domain: "Domain") -> Any:
+        """Load the texts of feedback."""
+        return domain.wording(self.template, self.form)
+
+    def prompts_in(self, path: Path) -> "Iterator[Prompt]":
+        from arc_refinery import records
+
+        return records.read(path, self.loaded().Prompt)
 
     def run(self) -> None:
         train(self.job(self.training, self.lengths.max_seq_length, self.sandbox), self._environment)
 
     def _environment(self) -> "Iterator[RefineEnvironment]":
         from arc_refinery.refining.environment import RefineEnvironment
-        from arc_refinery.refining.prompts import load_template
         from arc_refinery.refining.rollout import TrainingPrompt
 
-        prompts_hash, template = content_hash(self.dataset_path), load_template(self.template, self.colors, self.form)
-        prompts = [TrainingPrompt.of(prompt) for prompt in self._fitting_prompts()]
-        with self.sandbox.executor(self.training.n_jobs) as executor:
+        domain, prompts_hash = self.loaded(), content_hash(self.dataset_path)
+        wording = self.wording(domain)
+        prompts = [TrainingPrompt.of(domain, prompt) for prompt in self._fitting_prompts()]
+        with domain.executors(self.sandbox, self.training.n_jobs) as executors:
             yield RefineEnvironment(
                 prompts=prompts,
                 prompts_hash=prompts_hash,
                 training=self.training,
                 lengths=self.lengths,
-                template=template,
+                domain=domain,
+                wording=wording,
                 include_errors=self.include_errors,
-                executor=executor,
+                history=self.history,
+                executors=executors,
                 seed=self.seed,
             )
 
     def _fitting_prompts(self) -> "Iterator[Prompt]":
         from arc_refinery import records
-        from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_to_refine, prompts_in
+        from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_to_refine
 
-        sampling = Sampling(
-            n_predictions=1,
-            batch_size=1,
-            use_data_augmentation=self.use_data_augmentation,
-            test_inputs=self.test_inputs,
-            max_output_tokens=self.lengths.max_completion_length,
-        )
         too_long: list[int] = []
         n_fitting = 0
-
-        prompts = (
-            (path, prompt)
-            for path in self.dataset_path
-            for prompt in prompts_in(path, sampling, self.template, self.colors, self.model_path, self.seed)
-        )
+        prompts = ((path, prompt) for path in self.dataset_path for prompt in self.prompts_in(path))
         for _, prompt in records.distinct(prompts):
             if prompt.n_tokens <= self.lengths.longest_prompt:
                 n_fitting += 1

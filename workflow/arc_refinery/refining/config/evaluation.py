@@ -6,10 +6,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.config.arms import BaseArm
-from arc_refinery.config.base import AT, EVERY, AdapterName, Name, PositiveInt, RunName, Seed, Strict, Temperature
+from arc_refinery.config.base import AT, EVERY, AdapterName, Line, Name, PositiveInt, RunName, Seed, Strict, Temperature
 from arc_refinery.refining.config.sampling import History, Refinement, Selection
 from arc_refinery.refining.config.tasks import TaskSet
-from arc_refinery.refining.prompts import FeedbackForm
 
 # Feedback in a refining prompt: the result of executing the attempt, nothing, or the result of another task's attempt.
 # The last two are controls: a model that uses its feedback refines worse with them.
@@ -43,7 +42,7 @@ class Turn(Strict):
     include_errors: bool | None = Field(
         None, description="For turn 2 and later, overrides `refinement.include_errors`."
     )
-    form: FeedbackForm | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
+    form: Line | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
     history: History | None = Field(None, description="For turn 2 and later, overrides `refinement.history`.")
 
     @model_validator(mode="after")

@@ -1,39 +1,39 @@
 """Refining experiments, and checks across the sections of their config."""
 
-from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
-from arc_refinery.config.base import AT, ConfigError, Name, RunName, run_and_step
+from arc_refinery.config.base import AT, ConfigError, Line, Name, RunName, run_and_step
 from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
-from arc_refinery.config.sampling import Sandbox
+from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import CHANGED_HANDS, POWER, RATE, SPREAD, expected_of_rates, expected_of_solved
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
-from arc_refinery.refining.config.sampling import LEARNED, PromptedModel, Refinement, Sampling, TemplateRows
+from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.refining.config.training import Training
-from arc_refinery.refining.prompts import RESIDUAL_ONLY, load_template, template_files
 
 
 class Refining(Compared[Arm]):
+    """What every domain has; a domain's `Experiment` narrows sections to its own keys."""
+
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
+    domain: Line = Field(description="What is refined: `arc`, `code`, or the package of a domain of your own.")
+    forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
+    has_hindsight: ClassVar[bool] = False  # whether SFT can learn programs as answers to the task that they solve
     model: PromptedModel = Field(description="The model that answers.")
-    models: dict[RunName, PromptedModel] = Field(
+    models: Mapping[RunName, PromptedModel] = Field(
         default_factory=dict,
         description="Other models that can sample turns of arms, by name. Their prompts are written as for `model`.",
-    )
-    template_rows: TemplateRows | None = Field(
-        None,
-        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
     )
     problems: Problems | None = Field(None, description="Source of the training problems.")
     parts: Parts | None = Field(None, description="Split of the training tasks.")
@@ -57,9 +57,7 @@ class Refining(Compared[Arm]):
 
     @property
     def rules(self) -> list[str]:
-        wording = ["rules/wording.smk"] if self.template_rows else []  # the template, from the model's training rows
         return [
-            *wording,
             "rules/tasks.smk",  # problems -> tasks -> parts; the tasks of the evaluation sets
             "rules/attempts.smk",  # prompts of turn 1; sample completions, grade them
             "rules/refine.smk",  # incorrect attempts -> prompts of the next turn, and what is trained on
@@ -68,38 +66,29 @@ class Refining(Compared[Arm]):
 
     def files_named(self) -> list[Wanted]:
         wanted = [model_folder(key, model) for key, model in self.all_models.items()]
-        what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or the template "
-        what += "`compact`, `words` or `learned`"
-        if self.model.template != LEARNED:
-            wanted += [Wanted("model.template", path, what) for path in template_files(self.model.template)[:1]]
-        if self.template_rows and self.template_rows.path:
-            path = Path(self.template_rows.path)
-            wanted.append(Wanted("template_rows.path", path, "rows, or a folder of them", "either"))
+        what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or a template's name: "
+        what += self.templates
+        wanted += [Wanted("model.template", Path(path), what) for path in self.template_files()[:1]]
         if self.problems and self.problems.source == "file":
-            wanted.append(Wanted("problems.path", Path(str(self.problems.path)), "a file of BARC rows"))
+            wanted.append(Wanted("problems.path", Path(str(self.problems.path)), f"a file of {self.problems.content}"))
         for number, task_set in enumerate(self.evaluation.sets):
-            key = f"evaluation.sets.{number}"
-            if task_set.only:
-                wanted.append(Wanted(f"{key}.only", Path(task_set.only), "a text file of task ids"))
-            if task_set.path:
-                wanted.append(Wanted(f"{key}.path", Path(task_set.path), "a JSON file of tasks, or a folder", "either"))
-            if task_set.solutions:
-                wanted.append(Wanted(f"{key}.solutions", Path(task_set.solutions), "a JSON file of outputs"))
+            wanted += task_set.files_named(f"evaluation.sets.{number}")
         return wanted
 
+    templates: ClassVar[str] = ""  # names of built-in templates, for messages
+
+    def template_files(self) -> list[str]:
+        """Files of the wording; a built-in one has none."""
+        return []
+
+    @property
+    def wording(self) -> dict[str, Any]:
+        """Flags of the wording of prompts, for the commands that write or continue them."""
+        return {"template": self.model.template}
+
     def faults_of_contents(self) -> list[str]:
-        checks: dict[str, Callable[[], Any]] = {}
-        if self.model.template != LEARNED:
-            checks["model.template"] = partial(load_template, self.model.template, self.model.colors)
-        for number, task_set in enumerate(self.evaluation.sets):
-            checks[f"evaluation.sets.{number}"] = task_set.check_contents
-        faults = []
-        for key, check in checks.items():
-            try:
-                check()
-            except InputError as error:
-                faults.append(f"{key}: {error}")
-        return faults
+        checks = {f"evaluation.sets.{n}": task_set.check_contents for n, task_set in enumerate(self.evaluation.sets)}
+        return faults_of(checks)
 
     @property
     def samplers(self) -> dict[str, PromptedModel]:
@@ -148,7 +137,7 @@ class Refining(Compared[Arm]):
         )
 
     def sources(self) -> Iterable[Download | None]:
-        sections = [*self.all_models.values(), self.problems, self.template_rows]
+        sections = [*self.all_models.values(), self.problems]
         return (section.download for section in sections if section)
 
     @property
@@ -158,10 +147,23 @@ class Refining(Compared[Arm]):
     def kept_steps(self, run: str) -> list[int]:
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
 
+    def settings_of_set(self, tasks: str) -> dict[str, Any]:
+        """Flags of the command that makes the tasks of an evaluation set."""
+        return {"task_set": self.evaluation_set(tasks)}
+
     @property
-    def augments_parts(self) -> bool:
-        own = self.parts.use_data_augmentation if self.parts else None
-        return self.sampling.use_data_augmentation if own is None else own
+    def more_to_keep_apart(self) -> dict[str, Any]:
+        """Flags of the search for tasks to train on that are evaluated, besides the files of tasks."""
+        return {}
+
+    @property
+    def files_to_keep_apart(self) -> list[str]:
+        """Files that these flags name."""
+        return []
+
+    def sampling_of(self, tasks: str) -> Sampling:
+        """The settings that the prompts of a part or an evaluation set are made with."""
+        return self.sampling
 
     @property
     def training_tasks(self) -> list[str]:
@@ -289,10 +291,7 @@ class Refining(Compared[Arm]):
 
     def continues_parents(self, branch: str) -> bool:
         """Return whether a branch's programs run on the outputs of the attempts that they refine."""
-        if branch.startswith("turn1"):
-            return False
-        arm, number = self.arm_and_turn(branch)
-        return arm.turns[number - 1].refinement(self.refinement).form == RESIDUAL_ONLY
+        return False
 
     def first_turn_predictions(self, tasks: str, branch: str) -> int:
         """Completions per task in turn 1: the arms share them, so the largest arm decides."""
@@ -334,7 +333,7 @@ class Refining(Compared[Arm]):
         return list(dict.fromkeys(branch for arm in self.arms for branch in arm.branches))
 
     @model_validator(mode="after")
-    def _names_are_free(self) -> "Refining":
+    def _names_are_free(self) -> Self:
         taken = {*self.part_names, "adapters", "fetched", "report", "tasks", "template"}
         if clash := {s.name for s in self.evaluation.sets} & taken:
             raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
@@ -343,29 +342,25 @@ class Refining(Compared[Arm]):
         return self
 
     @model_validator(mode="after")
-    def _a_learned_wording_has_rows(self) -> "Refining":
-        if (self.model.template == LEARNED) != bool(self.template_rows):
-            raise ValueError("`model.template: learned` and the section `template_rows` go together; add or remove one")
-        return self
-
-    @model_validator(mode="after")
-    def _sections_are_complete(self) -> "Refining":
+    def _sections_are_complete(self) -> Self:
         if self.parts and not self.problems:
             raise ValueError("problems is missing: parts are made from them")
-        if self.parts and self.problems and self.problems.source == "generator" and not self.parts.tasks_per_part:
+        if self.parts and self.problems and self.problems.is_endless and not self.parts.tasks_per_part:
             raise ValueError("parts.tasks_per_part is missing: the generator needs the number of problems to make")
         if self.parts and self.training and self.training.sets:
             raise ValueError("parts are not used, because training.sets names what to train on; remove one of them")
-        if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
-            raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
         for key, model in self.all_models.items():
             if model.window <= self.sampling.max_output_tokens:
                 raise ValueError(
                     f"{key}.window = {model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
                     f"{self.sampling.max_output_tokens}; raise one or lower the other"
                 )
-            if (model.template, model.colors) != (self.model.template, self.model.colors):
-                raise ValueError(f"{key}: its template and colors must be those of `model`: turns share conversations")
+            prompted = type(model).model_fields.keys() - ModelConfig.model_fields.keys()
+            if model.model_dump(include=prompted) != self.model.model_dump(include=prompted):
+                raise ValueError(
+                    f"{key}: its {' and '.join(sorted(prompted, reverse=True))} must be that of `model`: turns share "
+                    "conversations"
+                )
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = self.set_names
@@ -374,12 +369,8 @@ class Refining(Compared[Arm]):
                 f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
             )
         sft = self.training.sft if self.training else None
-        learns_from_sources = sft is not None and sft.demonstrations.targets == "source"
-        if learns_from_sources and (not self.parts or self.augments_parts):
-            raise ValueError(
-                "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
-                "parts.use_data_augmentation to false, or the targets to `attempts`"
-            )
+        if sft and sft.demonstrations.targets == "hindsight" and not self.has_hindsight:
+            raise ValueError("training.sft.demonstrations.targets: the domain has no `hindsight`; choose another value")
         if clash := sorted(set(self.models) & set(self.adapters)):
             raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
         adapters = ["none", *self.adapters, *self.kept_adapters]
@@ -409,37 +400,17 @@ class Refining(Compared[Arm]):
         return self
 
     @model_validator(mode="after")
-    def _residual_only_can_run(self) -> "Refining":
-        turns = [turn.refinement(self.refinement) for arm in self.arms for turn in arm.turns[1:]]
-        if any(each.form == RESIDUAL_ONLY and each.include_errors for each in [self.refinement, *turns]):
-            raise ValueError(
-                f"refinement.form `{RESIDUAL_ONLY}` continues from a program's outputs; one that raised has none: set "
-                "refinement.include_errors to false"
-            )
-        for arm in self.arms:
-            forms = [turn.refinement(self.refinement).form for turn in arm.turns[1:]]
-            if RESIDUAL_ONLY in forms and set(forms[forms.index(RESIDUAL_ONLY) :]) != {RESIDUAL_ONLY}:
-                raise ValueError(
-                    f"evaluation.arms: {arm.name}: after a turn with form `{RESIDUAL_ONLY}`, whose program continues "
-                    "from outputs, every turn needs that form"
-                )
-        training = self.training
-        if self.refinement.form != RESIDUAL_ONLY or training is None:
-            return self
-        if training.sft and training.sft.demonstrations.first_turn_share < 1:
-            raise ValueError(
-                f"training.sft: with refinement.form `{RESIDUAL_ONLY}`, no program is known to be right for a second "
-                "turn: set training.sft.demonstrations.first_turn_share to 1, or remove training.sft"
-            )
-        if training.grpo and training.grpo.rollout == "on-policy":
-            raise ValueError(
-                f"training.grpo.rollout `on-policy` answers in one conversation, refinement.form `{RESIDUAL_ONLY}` in "
-                "two: set rollout to `prepared`, or choose another form"
-            )
+    def _forms_are_the_domains(self) -> Self:
+        forms = {"refinement.form": self.refinement.form}
+        for number, arm in enumerate(self.evaluation.arms):
+            forms |= {f"evaluation.arms.{number}.turns.{n}.form": turn.form or "" for n, turn in enumerate(arm.turns)}
+        for key, form in forms.items():
+            if form and form not in self.forms:
+                raise ValueError(f"{key} is {form!r}; expected {', '.join(self.forms) or 'none, the domain has one'}")
         return self
 
     @model_validator(mode="after")
-    def _first_turns_have_their_own_folders(self) -> "Refining":
+    def _first_turns_have_their_own_folders(self) -> Self:
         samplings: dict[str, tuple[object, ...]] = {}
         for arm in self.arms:
             turn = arm.turns[0]
@@ -452,7 +423,7 @@ class Refining(Compared[Arm]):
         return self
 
     @model_validator(mode="after")
-    def _arms_can_be_compared(self) -> "Refining":
+    def _arms_can_be_compared(self) -> Self:
         for first, second in self.compared:
             if any(arm == other for run in self.paired_runs(first, second) for arm, other in run):
                 raise ValueError(f"evaluation.comparisons: [{first}, {second}] compares an arm with itself")
@@ -490,3 +461,14 @@ class Refining(Compared[Arm]):
                 "its own; leave it out to compare tasks solved"
             )
         return self
+
+
+def faults_of(checks: Mapping[str, Callable[[], Any]]) -> list[str]:
+    """Return what is wrong inside files, each after the key that names them."""
+    faults = []
+    for key, check in checks.items():
+        try:
+            check()
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+    return faults

@@ -1,9 +1,6 @@
-"""Rewards of attempts at ARC tasks in training.
+"""Grades of answers, and rewards in training that every domain has.
 
-    rewards: [arc-v1, {reward: repetition, weight: -2.0}, rewards.py:score]
-
-A program with half of the grids right, a pixel score of 0.75 and a fifth of the completion's 4-grams repeated earns
-1 + 8 * 0.5 + 0.75 - 2.0 * 0.2 = 5.35 from the first two terms.
+rewards: [solved, {reward: repetition, weight: -0.2}, rewards.py:score]
 """
 
 from collections.abc import Callable
@@ -12,20 +9,16 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field
 
-from arc_refinery.arc.grids import Grid
-from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
 from arc_refinery.config.rewards import RewardTerm, described
 from arc_refinery.sandbox import Status
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """Result of executing one answer on all pairs of its task, train and test together."""
+    """Result of executing one answer; a domain's own class adds what its program gave."""
 
     status: str  # no_code, or the sandbox's verdict: ok, error, timeout, ...
     error: str = ""
-    outputs: tuple[Grid, ...] = ()  # one for each pair; empty unless status is ok
-    truths: tuple[Grid, ...] = ()  # expected outputs
     code: str | None = None  # the program
 
     @property
@@ -33,24 +26,21 @@ class Grade:
         return self.status == Status.ok
 
     @property
-    def correct_grids(self) -> float:
-        """Share of the pairs with a correct output."""
-        return correct_grids(self.outputs, self.truths) if self.outputs else 0.0
-
-    @property
-    def pixel_score(self) -> float:
-        """Mean pixel score over the pairs."""
-        return mean_pixel_score(self.outputs, self.truths) if self.outputs else 0.0
+    def score(self) -> float:
+        """Share of the checks that the prompt shows that are right, 0..1."""
+        raise NotImplementedError
 
     @property
     def is_solved(self) -> bool:
-        return self.correct_grids == 1.0
+        """Whether all checks are right, hidden ones included."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredAttempt(Grade):
-    """A graded completion, as a reward reads it."""
+class ScoredAttempt:
+    """A graded completion, as a reward reads it; it also has all that its grade has (`attempt.status`)."""
 
+    grade: Any
     task_id: str
     completion: str  # the whole answer; on-policy, the last answer
     n_tokens: int  # sampled tokens of all turns
@@ -59,69 +49,59 @@ class ScoredAttempt(Grade):
     reward: float  # by the first term that reads the program alone (arc-v1, ..., solved), or else by `solved`
     parent_reward: float | None  # reward of the attempt that it refines; None in a first turn
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "grade"), name)
+
     @property
     def about(self) -> str:
         return f"the task {self.task_id}"
 
 
-PROGRAM_REWARDS: dict[str, Callable[[Grade], float]] = {}  # read the program alone, so a parent has them, too
-REWARDS: dict[str, Callable[[Any], float]] = {}
+PROGRAM_REWARDS: list[Callable[[Any], float]] = []  # they read the program alone, so a parent has them, too
 Function = TypeVar("Function", bound=Callable[..., float])
 
 
-def built_in(function: Function) -> Function:
-    REWARDS[function.__name__.replace("_", "-")] = function
+def program_reward(function: Function) -> Function:
+    PROGRAM_REWARDS.append(function)
     return function
 
 
-def program_reward(function: Callable[[Grade], float]) -> Callable[[Grade], float]:
-    PROGRAM_REWARDS[function.__name__.replace("_", "-")] = function
-    return built_in(function)
-
-
-@program_reward
-def arc_v1(grade: Grade) -> float:
-    """1 + 8 × share of correct grids + pixel score, 0..10 (0 unless all outputs are valid)"""
-    return 1.0 + 8.0 * grade.correct_grids + grade.pixel_score if grade.is_valid else 0.0
-
-
-@program_reward
-def arc_v2_no_pixel_score(grade: Grade) -> float:
-    """1 + 9 × share of correct grids, 0..10 (0 unless all outputs are valid)"""
-    return 1.0 + 9.0 * grade.correct_grids if grade.is_valid else 0.0
-
-
-@program_reward
-def staged(grade: Grade) -> float:
-    """1 for code that is not blank, 1 for code that runs to valid outputs, and the share of correct grids, 0..3"""
-    return float(bool(grade.code and grade.code.strip())) + float(grade.is_valid) + grade.correct_grids
+def by_name(*functions: Callable[[Any], float]) -> dict[str, Callable[[Any], float]]:
+    """Return rewards by the name that a config gives them: that of their function, with dashes."""
+    return {function.__name__.replace("_", "-"): function for function in functions}
 
 
 @program_reward
 def solved(grade: Grade) -> float:
-    """1 if all grids are correct, else 0"""
+    """1 if the program is right, also on hidden checks, else 0"""
     return float(grade.is_solved)
 
 
-@built_in
+@program_reward
+def score(grade: Grade) -> float:
+    """share of the checks that the prompt shows that are right"""
+    return grade.score
+
+
 def improvement(attempt: ScoredAttempt) -> float:
     """gain over the attempt that is refined, by the first of the terms above, or else by `solved` (0 for a loss)"""
     return 0.0 if attempt.parent_reward is None else max(0.0, attempt.reward - attempt.parent_reward)
 
 
-@built_in
 def repetition(attempt: ScoredAttempt) -> float:
     """share of repeated 4-grams in the completion (a penalty if its weight is negative)"""
     return attempt.repetition
 
 
-@built_in
 def truncation(attempt: ScoredAttempt) -> float:
     """1 for a truncated completion, else 0 (a penalty if its weight is negative)"""
     return float(attempt.is_truncated)
 
 
+ATTEMPT_REWARDS = by_name(improvement, repetition, truncation)
+
+
 class AttemptTerm(RewardTerm):
-    built_in: ClassVar = REWARDS
+    built_in: ClassVar = by_name(solved, score) | ATTEMPT_REWARDS
     example: ClassVar = "def score(attempt):"
-    reward: str = Field(description=described(REWARDS, "docs/methods.md"))
+    reward: str = Field(description=described(built_in, "docs/methods.md"))

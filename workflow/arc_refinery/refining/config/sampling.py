@@ -1,66 +1,24 @@
-"""The sections `model`, `template_rows`, `sampling` and `refinement` of refining."""
+"""The sections `model`, `sampling` and `refinement` of refining, as far as every domain has them."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from arc_refinery.config.base import ATTEMPTS, PROMPTS, Line, Mass, PositiveInt, Share, Strict, Temperature
-from arc_refinery.config.sampling import ModelConfig, RowsSource
-from arc_refinery.refining.prompts import FeedbackForm, Notation
-
-LEARNED = "learned"
+from arc_refinery.config.base import ATTEMPTS, PROMPTS, Line, Mass, PositiveInt, Strict, Temperature
+from arc_refinery.config.sampling import ModelConfig
 
 
 class PromptedModel(ModelConfig):
     template: Annotated[Line, PROMPTS] = Field(
-        "words",
-        description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
-        "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts "
-        "export` or `prompts learn`.",
+        description="Wording of prompts: a name that the domain knows, or a folder written by "
+        "`arc-refinery prompts export`.",
     )
-    colors: Annotated[tuple[str, ...] | None, PROMPTS] = Field(
-        None, description="Ten words for the colors 0 to 9, instead of the template's own."
-    )
-
-    @model_validator(mode="after")
-    def _colors_suit_the_template(self) -> "PromptedModel":
-        if self.colors is not None and self.template == "compact":
-            raise ValueError("the template `compact` writes digits, so `colors` must be left out")
-        if self.colors is not None:
-            Notation(self.colors)
-        return self
-
-
-class TemplateRows(RowsSource):
-    file_key: ClassVar = "files"
-    source: Literal["hub", "file"] = Field(
-        description="`hub`: a data set of the Hugging Face hub; `file`: rows on disk."
-    )
-    path: Line | None = Field(
-        None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file, or a folder of them."
-    )
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
-    files: Line | None = Field(
-        None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
-    )
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
-    )
-    n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
-    min_share: Share = Field(0.9, description="Share of the rows that the wording must fit; otherwise the run ends.")
-
-
-TestInputs = Literal["all", "one"]
 
 
 class Sampling(Strict):
     n_predictions: PositiveInt = Field(8, description="Completions per training task.")
     batch_size: PositiveInt = Field(
-        8, description="Completions per prompt, that is per augmentation and order of the train pairs."
-    )
-    use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
-    test_inputs: TestInputs = Field(
-        "all", description="Test inputs that a first-turn prompt shows: all of the task's, or one drawn at random."
+        8, description="Completions per prompt; each prompt shows the task in its own way, if the domain has several."
     )
     temperature: Annotated[Temperature, ATTEMPTS] = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
@@ -88,12 +46,7 @@ class Refinement(Strict):
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."
     )
-    form: FeedbackForm = Field(
-        "given",
-        description="Form of the feedback on a train pair: `given`: that it is correct, or the grid that the program "
-        "gave; `residual`: that grid and the expected one, as a pair of a first turn; `difference`: cells that differ; "
-        "`residual-only`: these pairs alone, as a new first turn, whose program runs on the earlier one's outputs.",
-    )
+    form: Line = Field("", description="Form of the feedback; default: the domain's first one.")
     history: History = Field(
         "whole",
         description="Content of the prompts of turn 3 and later, after the task: `whole`: all attempts of the "

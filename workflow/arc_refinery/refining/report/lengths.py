@@ -97,7 +97,7 @@ def without_attempts(experiment: Refining, folder: Path, results: SetResults) ->
             asked = set(results.task_ids)
             if number > 1:
                 earlier = results.attempts_of_turn(arm, number - 1)
-                can_be_refined = (earlier["status"] == "ok") & ~earlier["train_is_correct"]
+                can_be_refined = (earlier["status"] == "ok") & ~earlier["shown_solved"]
                 if arm.turns[number - 1].refinement(experiment.refinement).include_errors:
                     can_be_refined |= earlier["status"] == "error"
                 asked = set(earlier.loc[can_be_refined, "task_id"])

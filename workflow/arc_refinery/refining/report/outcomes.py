@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults, per_task, tasks_with_attempts, turns_of
+from arc_refinery.refining.evaluation.results import SetResults, tasks_with_attempts, turns_of
+from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.refining.report import plots
 from arc_refinery.refining.report.tables import turn_title
 from arc_refinery.reporting.compare import listed
@@ -109,8 +110,8 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
     failed = attempts["status"].map(FAILED)
     outcomes = np.select(
         [
-            attempts["train_is_correct"] & attempts["test_is_correct"],
-            attempts["train_is_correct"],
+            attempts["shown_solved"] & attempts["hidden_solved"],
+            attempts["shown_solved"],
             attempts["status"] == "ok",
             attempts["status"] == "error",
         ],
@@ -191,7 +192,7 @@ def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame
     attempts, half = results.attempts_of_turn(arm, 1), arm.turns[0].n_predictions // 2
     first = attempts[attempts["place"] < half]
     second = attempts[(attempts["place"] >= half) & (attempts["place"] < 2 * half)]
-    return per_task(first, results.task_ids), per_task(second, results.task_ids)
+    return results.per_task(first), results.per_task(second)
 
 
 def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":
@@ -209,5 +210,8 @@ def pass_rates(results: SetResults, arm: Arm) -> pd.DataFrame:
     later = pd.concat([results.attempts_of_turn(arm, turn) for turn in range(2, len(arm.turns) + 1)], ignore_index=True)
     task_ids = tasks_with_attempts(later, results.task_ids)
     first = results.attempts_of_turn(arm, 1)
-    rates = {"first": per_task(first, task_ids)[PASS_RATE], "later": per_task(later, task_ids)[PASS_RATE]}
+    rates = {
+        "first": results.per_task(first, task_ids)[PASS_RATE],
+        "later": results.per_task(later, task_ids)[PASS_RATE],
+    }
     return pd.DataFrame(rates, index=task_ids)

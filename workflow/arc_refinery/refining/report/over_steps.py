@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.sides import Runs, by_training, paired_runs
 from arc_refinery.refining.config import Refining, TaskSet
-from arc_refinery.refining.evaluation.results import METRICS, PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.reporting.markdown import (
     estimate_text,
     folded,
@@ -30,7 +30,6 @@ from arc_refinery.reporting.markdown import (
 from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
 
 SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
-PANELS = (*METRICS, PASS_RATE)
 
 _Results = Mapping[str, pd.DataFrame]  # `per_task` of each arm on a set
 
@@ -40,8 +39,12 @@ class Series:
     """An arm at several steps, on one set. Step 0: before the training."""
 
     task_set: TaskSet
-    by_step: dict[int, dict[str, Estimate]]  # estimates of `PANELS`
+    by_step: dict[int, dict[str, Estimate]]  # estimates of each metric
     solved: dict[int, Runs]
+
+    @property
+    def metrics(self) -> list[str]:
+        return list(next(iter(self.by_step.values())))
 
     def best(self) -> int:
         """Return the step that solves most tasks; ties: the highest pass rate, then the earliest step."""
@@ -63,7 +66,7 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
             blocks += [
                 f"On `{series.task_set.name}`:",
                 _table(series, SHORT),
-                folded("All metrics", _table(series, {metric: metric for metric in PANELS})),
+                folded("All metrics", _table(series, {metric: metric for metric in series.metrics})),
             ]
         seen = [
             f"on {series.task_set.name} {percent(series.by_step[0]['is_correct'].mean)} solved before, "
@@ -84,7 +87,8 @@ def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], re
     for step, name in arms.items():
         repeated = [results[arm.name] for arm in experiment.arms_called(name)]
         by_step[step] = {
-            metric: estimate(np.array([table[metric] for table in repeated], dtype=float)) for metric in PANELS
+            metric: estimate(np.array([table[metric] for table in repeated], dtype=float))
+            for metric in repeated[0].columns
         }
         solved[step] = by_training(experiment, name, [table["is_correct"] for table in repeated])
     return Series(task_set, by_step, solved)
@@ -145,12 +149,13 @@ def _csv(all_series: Sequence[Series], path: Path) -> None:
 def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
     """Draw a panel per metric, with a line and a band per set."""
     n_columns = 4
-    n_rows = -(-len(PANELS) // n_columns)
+    metrics = all_series[0].metrics
+    n_rows = -(-len(metrics) // n_columns)
     figure = Figure(figsize=(9.5, 0.9 + 1.75 * n_rows), layout="constrained")
     panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
-    for axes, metric in zip(panels, PANELS, strict=False):
+    for axes, metric in zip(panels, metrics, strict=False):
         for series, color, dashes in zip(all_series, line_colors(len(all_series)), cycle(DASHES), strict=False):
-            steps, estimates = list(series.by_step), [metrics[metric] for metrics in series.by_step.values()]
+            steps, estimates = list(series.by_step), [at_step[metric] for at_step in series.by_step.values()]
             axes.plot(
                 steps,
                 _percent([value.mean for value in estimates]),
@@ -163,9 +168,9 @@ def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
             low, high = ([max(0.0, value.low) for value in estimates], [min(1.0, value.high) for value in estimates])
             axes.fill_between(steps, _percent(low), _percent(high), color=color, alpha=0.1, linewidth=0)
         axes.set_title(f"{metric} (%)", loc="left", fontsize=9)
-    for axes in panels[len(PANELS) :]:
+    for axes in panels[len(metrics) :]:
         axes.remove()
-    for axes in panels[max(0, len(PANELS) - n_columns) : len(PANELS)]:
+    for axes in panels[max(0, len(metrics) - n_columns) : len(metrics)]:
         axes.set_xlabel("step")
         axes.tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()

@@ -15,9 +15,11 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.statistics import budget_curve, correct
-from arc_refinery.refining.config import Arm, Refining, TaskSet
-from arc_refinery.refining.evaluation.results import load_results, n_tasks_with_budget_left, per_task, turns_of
-from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, published, summary, tables
+from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.domains.arc.config import TaskSet
+from arc_refinery.refining.domains.arc.report import published
+from arc_refinery.refining.evaluation.results import load_results, n_tasks_with_budget_left, turns_of
+from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, summary, tables
 from arc_refinery.refining.report.plots import Curve, budget_plot
 from arc_refinery.refining.report.summary import EvaluatedSet
 from arc_refinery.refining.report.tidy import write_attempts_table
@@ -100,7 +102,7 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
     results = load_results(experiment, folder, task_set, arms)
     if not results.task_ids:
         raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
-    metrics = {arm.name: per_task(results.attempts_of_arm(arm), results.task_ids) for arm in arms}
+    metrics = {arm.name: results.per_task(results.attempts_of_arm(arm)) for arm in arms}
     compared = tables.comparisons(experiment, task_set.name, metrics)
     curves = {
         arm.name: budget_curve(results.attempts_of_arm(arm), results.task_ids, arm.turns[0].n_predictions, arm.budget)
@@ -117,7 +119,7 @@ def _set_section(
     is_first: bool,
     files: Attachments,
 ) -> list[str]:
-    name, results, arms = result.task_set.name, result.results, experiment.arms
+    name, results, arms, own = result.task_set.name, result.results, experiment.arms, result.results.metrics
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
     by_arm = {f"`{arm}`": metrics for arm, metrics in result.arms.items()}
@@ -136,7 +138,7 @@ def _set_section(
         prose.HIDDEN.format(n=result.task_set.n_hidden) if result.task_set.n_hidden else "",
         "### Arms",
         tables.short_table(by_arm),
-        folded("All metrics of the arms", tables.published_table(by_arm), tables.metrics_table(by_arm)),
+        folded("All metrics of the arms", tables.published_table(by_arm, own), tables.metrics_table(by_arm, own)),
         f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
         *_differences(experiment, result),
@@ -144,7 +146,7 @@ def _set_section(
         "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
         "all tasks: compare them with each other, not with the first turn.",
         tables.short_table(by_turn),
-        folded("All metrics of the turns", tables.metrics_table(by_turn)),
+        folded("All metrics of the turns", tables.metrics_table(by_turn, own)),
         f"[As CSV]({turns_csv}).",
         *outcomes.section(experiment, results, result.arms, files),
         "### Budget",

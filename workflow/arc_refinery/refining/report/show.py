@@ -27,10 +27,11 @@ from arc_refinery.evaluation.sides import Side, find
 from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.prompts import shape_text
 from arc_refinery.refining.evaluation.results import load_results, read_task_ids
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import outputs_seen
-from arc_refinery.refining.prompts import shape_text, split_prefix
+from arc_refinery.refining.prompts import split_prefix
 from arc_refinery.sandbox import Status
 
 MOST_NUMBERS = 12  # longest list of attempts that solve the task
@@ -48,7 +49,7 @@ def show(side: Side[Refining], set_name: str | None, task_id: str | None, number
     set_name, task_id = find(ids, set_name, task_id, side)
     results = load_results(experiment, folder, experiment.evaluation_set(set_name), [arm])
     attempts = results.attempts_of_arm(arm)
-    attempts = attempts.assign(solves=attempts["train_is_correct"] & attempts["test_is_correct"])
+    attempts = attempts.assign(solves=attempts["shown_solved"] & attempts["hidden_solved"])
     if task_id is None:
         task_id = str(_best_first(_last_turn(attempts))["task_id"].iloc[0]) if len(attempts) else results.task_ids[0]
     attempts = attempts[attempts["task_id"] == task_id]

@@ -16,16 +16,10 @@ import pandas as pd
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
 from arc_refinery.evaluation.statistics import Comparison
 from arc_refinery.refining.config import Refining, TaskSet
-from arc_refinery.refining.evaluation.results import PASS_RATE, SetResults
+from arc_refinery.refining.evaluation.results import SetResults
+from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.refining.report import tables
-from arc_refinery.reporting.markdown import (
-    folded,
-    markdown_table,
-    p_text,
-    percent,
-    points_text,
-    runs_text,
-)
+from arc_refinery.reporting.markdown import folded, markdown_table, p_text, percent, points_text, runs_text
 
 ORDINALS = {1: "First", 2: "Second", 3: "Third", 4: "Fourth"}
 

@@ -28,13 +28,12 @@ from arc_refinery.evaluation.statistics import (
 )
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.evaluation.results import (
-    METRICS,
-    PASS_RATE,
     SetResults,
     TurnOfArms,
     n_tasks_with_budget_left,
     tasks_with_attempts,
 )
+from arc_refinery.refining.metrics import PASS_RATE, Metric, counted, names
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
     Columns,
@@ -49,7 +48,7 @@ from arc_refinery.reporting.markdown import (
     write_csv,
 )
 
-SOLVED = ("train_is_correct", "test_is_correct", "is_correct")  # 0 or 1 per task, so solved tasks can be counted
+UNIQUE = "unique outputs"
 PASS_AT = (1, 8, 64, 512)
 
 _Floats = NDArray[np.float64]
@@ -72,11 +71,11 @@ def short_table(columns: Mapping[str, pd.DataFrame]) -> str:
     return markdown_table(["", "n tasks", "solved", "pass rate", "unique outputs", "valid outputs"], rows)
 
 
-def metrics_table(columns: Mapping[str, pd.DataFrame]) -> str:
+def metrics_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
     """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
     rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
-    for metric in METRICS:
-        write = solved_text if metric in SOLVED else share_text
+    for metric in names(own):
+        write = solved_text if metric in counted(own) else share_text
         cells = [write(list(metrics[metric])) if len(metrics) else "–" for metrics in columns.values()]
         rows.append([metric, *cells])
     return markdown_table(["", *columns], rows)
@@ -98,15 +97,15 @@ def turn_title(turn: TurnOfArms) -> str:
     return f"{title} ({by})" if by else title
 
 
-def published_table(columns: Mapping[str, pd.DataFrame]) -> str:
+def published_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
     """Return the published form: one line per arm or turn, one column per metric (%, means over tasks), maxima bold."""
-    means = pd.DataFrame({name: 100 * metrics[list(METRICS)].mean() for name, metrics in columns.items()}).T.round(1)
+    means = pd.DataFrame({name: 100 * metrics[names(own)].mean() for name, metrics in columns.items()}).T.round(1)
     best = means.max().where(means.max() > means.min())  # no maximum if all are equal
     rows = [
         [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
         for name, line in means.iterrows()
     ]
-    return markdown_table(["%", *METRICS], rows)
+    return markdown_table(["%", *names(own)], rows)
 
 
 def comparisons(
@@ -163,10 +162,6 @@ def _count(tasks: float) -> str:
     return f"{tasks:.1f}".removesuffix(".0")
 
 
-TURN_METRICS = {PASS_RATE: "pass rate", "test_pass_rate": "test_pass_rate", "unique outputs": "unique outputs"}
-TURN_HEADER = ["n tasks", *TURN_METRICS.values(), "pass rate per training"]
-
-
 class PairedMetric(NamedTuple):
     """Means of a metric of two arms in one turn, over the tasks that both have attempts on, and their difference."""
 
@@ -175,7 +170,7 @@ class PairedMetric(NamedTuple):
     difference: Estimate
 
 
-# Values of `TURN_METRICS` by pair of arms, then by turn
+# Values of some metrics by pair of arms, then by turn
 TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, PairedMetric]]]
 
 
@@ -186,7 +181,7 @@ def turn_differences_table(turns: TurnDifferences) -> str:
         for (first, second), by_turn in turns.items()
         for number, differences in by_turn.items()
     ]
-    return markdown_table(["turn by turn", *TURN_HEADER], rows) if rows else ""
+    return markdown_table(["turn by turn", *_turn_header(turns)], rows) if rows else ""
 
 
 def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences]) -> str:
@@ -199,7 +194,8 @@ def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences])
         for number, differences in by_turn.items()
         if number > 1
     ]
-    return markdown_table(["refining turns, difference in points", *TURN_HEADER], rows) if rows else ""
+    header = _turn_header(*sets.values())
+    return markdown_table(["refining turns, difference in points", *header], rows) if rows else ""
 
 
 def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferences:
@@ -210,7 +206,7 @@ def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferenc
 def _differences_of_pair(
     experiment: Refining, results: SetResults, first: str, second: str
 ) -> dict[int, dict[str, PairedMetric]]:
-    """Return `TURN_METRICS` by turn, on the tasks that all repetitions have attempts on.
+    """Return the pass rate, metrics of the domain and the share of unique outputs by turn, on the tasks that all repetitions have attempts on.
 
     The share of unique outputs falls with their number, so it is
     that of the first attempts, as many as the arm with fewer has.
@@ -230,8 +226,8 @@ def _differences_of_pair(
         task_ids = [task_id for task_id in results.task_ids if all(task_id in table.index for table in whole.values())]
         if task_ids:
             by_turn[number] = {}
-            for metric in TURN_METRICS:
-                source = equal if metric == "unique outputs" else whole
+            for metric in (PASS_RATE, *results.turn_metrics, UNIQUE):
+                source = equal if metric == UNIQUE else whole
                 first_values, second_values = (
                     run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
                     for side in sides
@@ -242,6 +238,11 @@ def _differences_of_pair(
                     estimate_difference(first_values, second_values),
                 )
     return by_turn
+
+
+def _turn_header(*sets: TurnDifferences) -> list[str]:
+    metrics = next(metrics for turns in sets for by_turn in turns.values() for metrics in by_turn.values())
+    return ["n tasks", *("pass rate" if name == PASS_RATE else name for name in metrics), "pass rate per training"]
 
 
 def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:

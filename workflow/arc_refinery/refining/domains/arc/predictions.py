@@ -14,9 +14,12 @@ from arc_refinery.arc.kaggle import read_json
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
-from arc_refinery.records import Attempt, Prompt, attempt_id
-from arc_refinery.refining.first_turn import first_turn_prompt
-from arc_refinery.refining.prompts import Renderer, Template
+from arc_refinery.records import attempt_id
+from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.domains.arc.prompts import Template
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, View
+from arc_refinery.refining.first_turn import rendered
+from arc_refinery.refining.prompts import Renderer
 
 FORMS = "expected {text_prediction or code, data_augmentation_params}"
 OUT_OF_STEP = (
@@ -65,13 +68,12 @@ def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Itera
                     seed=-1,
                     temperature=nan,
                     top_p=nan,
-                    augmentation=augmentation,
-                    train_order=order,
                     completion=text,
                     n_prompt_tokens=0,
                     n_tokens=0,
                     finish_reason="unknown",
                     logprob=nan,
+                    detail=View(augmentation, order),
                 )
 
 
@@ -82,9 +84,8 @@ def prompts_of(
     for task_id, task_attempts in groupby(attempts, key=attrgetter("task_id")):
         for prompt_id, answers in groupby(task_attempts, key=attrgetter("prompt_id")):
             first, *others = answers
-            yield first_turn_prompt(
-                tasks[task_id], prompt_id, first.augmentation, first.train_order, 1 + len(others), template, renderer
-            )
+            shown = first_turn_in(tasks[task_id], first.detail.augmentation, first.detail.train_order, template)
+            yield rendered(Prompt, shown, prompt_id, task_id, 1 + len(others), renderer)
 
 
 def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:

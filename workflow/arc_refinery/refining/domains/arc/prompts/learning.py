@@ -22,9 +22,9 @@ from tqdm import tqdm
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.refining.prompts.conversation import first_turn
-from arc_refinery.refining.prompts.notation import COLOR_WORDS, DIGITS, Notation
-from arc_refinery.refining.prompts.template import SLOT, Template, fill
+from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, DIGITS, Notation
+from arc_refinery.refining.domains.arc.prompts.template import SLOT, Template, fill
+from arc_refinery.refining.domains.arc.prompts.texts import first_turn
 from arc_refinery.rows import read_rows
 
 SAMPLE = 300  # rows that the template is learned from; all rows are checked against it

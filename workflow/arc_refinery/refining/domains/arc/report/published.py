@@ -10,8 +10,8 @@ from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import mcnemar
-from arc_refinery.refining.evaluation.results import METRICS
-from arc_refinery.refining.report.tables import SOLVED
+from arc_refinery.refining.domains.arc.metrics import COUNTED as SOLVED
+from arc_refinery.refining.domains.arc.metrics import NAMES as METRICS
 from arc_refinery.reporting.markdown import markdown_table, p_text, points, share_text
 
 PUBLISHED_METRICS = tuple(metric for metric in METRICS if metric != "any code")

@@ -32,7 +32,7 @@ from typing import Any, Literal
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_json, read_text
-from arc_refinery.refining.prompts.notation import COLOR_WORDS, DIGITS, Notation
+from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, DIGITS, Notation
 
 BUILT_IN = ("compact", "words")
 NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files

@@ -1,0 +1,205 @@
+"""A domain: what a refining experiment refines. The engine asks it for tasks, prompts, grades, feedback and metrics.
+
+    task       is shown by    first_turn  -> messages that ask for a program
+    answer     is graded by   grade       -> status, score on the checks that the prompt shows, solved or not
+    attempt    becomes        feedback    -> text of the next turn: what its program gave, what was expected
+
+`arc` and `code` are domains, and so is a package of the user with the modules `domain`, which has a class `Domain`, and
+`config`, which has a class `Experiment` (docs/development.md). All members but four have defaults: `task_class`,
+`tasks_of_set`, `first_turn` and `grade`, with `feedback`, where attempts are refined.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from arc_refinery import records
+from arc_refinery.config import Sandbox, domain_part
+from arc_refinery.models.chat import Message
+from arc_refinery.refining.metrics import Metric
+from arc_refinery.refining.parts import LeftOut
+from arc_refinery.refining.prompts import next_turn, opening
+from arc_refinery.sandbox import Executor, Status
+
+
+class Shown(NamedTuple):
+    """A conversation that asks for an answer, and the `detail` of its prompt, if the domain's prompts have any."""
+
+    messages: list[Message]
+    detail: Any = None
+
+
+class Result(NamedTuple):
+    """The columns of a verdict that depend on the domain."""
+
+    score: float
+    solved: bool
+    fingerprint: str  # equal for programs that give the same on the inputs that the prompt shows; empty unless ok
+    detail: Any = None
+
+
+class Answer(NamedTuple):
+    """A whole answer, and what it is graded against."""
+
+    text: str
+    subject: Any
+
+
+class GradedAttempt(NamedTuple):
+    """An attempt with its prompt and its verdict, of the domain's classes."""
+
+    prompt: Any
+    attempt: Any
+    verdict: Any
+
+
+class Domain:
+    """The defaults of all domains."""
+
+    task_class: type[Any]  # a frozen dataclass with KIND "tasks", whose first field is `task_id`
+    prompt_class: type[Any] = records.Prompt
+    attempt_class: type[Any] = records.Attempt
+    verdict_class: type[Any] = records.Verdict
+
+    # Tasks
+
+    def tasks_of_set(self, task_set: Any, left_out: Counter[str]) -> Iterator[Any]:
+        """Yield the tasks of an evaluation set; `left_out` counts by reason what gives no task."""
+        raise NotImplementedError
+
+    def training_tasks(self, problems: Any, n_wanted: int, seed: int, left_out: Counter[str]) -> Iterator[Any]:
+        """Yield the tasks to train on; a source that can make any number makes `n_wanted`."""
+        raise NotImplementedError
+
+    def training_tables(
+        self, problems: Any, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut
+    ) -> Iterator[pa.Table]:
+        """Yield the same as tables of records; `n_jobs`: processes."""
+        yield from records.tables(self.task_class, self.training_tasks(problems, n_wanted, seed, left_out.problems))
+
+    def same_tasks(self, sets: Mapping[str, Iterable[Any]]) -> Callable[[Any], dict[tuple[str, str], str]]:
+        """Return a function of a task: the evaluated tasks that it is, as {(set, task id): "id" or "content"}."""
+        ids = {name: {task.task_id for task in tasks} for name, tasks in sets.items()}
+        return lambda task: {(name, task.task_id): "id" for name, known in ids.items() if task.task_id in known}
+
+    def content(self, task: Any) -> str:
+        """Return a text that is equal for two tasks if everything but their origin is."""
+        return repr(replace(task, origin=""))
+
+    # Prompts
+
+    def wording(self, template: str, form: str) -> Any:
+        """Load the texts of prompts, with feedback in this form; raises `InputError`."""
+        return None
+
+    def texts(self, wording: Any) -> dict[str, str]:
+        """Return the texts by name, for their length and for the hash of settings."""
+        return {}
+
+    def first_turn(self, task: Any, rng: np.random.Generator, sampling: Any, wording: Any) -> Shown:
+        """Return the conversation that asks for a task's program; `rng` is for augmentation."""
+        raise NotImplementedError
+
+    def feedback(self, prompt: Any, grade: Any, wording: Any) -> str:
+        """Return what the model reads about an answer to a prompt. It may not depend on hidden checks."""
+        raise NotImplementedError
+
+    def no_feedback(self, wording: Any) -> str:
+        """Return a text that asks for another answer and says nothing on the first one: a control."""
+        return "Write a corrected program."
+
+    def next_turn(self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Any) -> Shown:
+        """Return the conversation that asks to refine an attempt.
+
+        `executed` is the attempt whose feedback it shows, of another task in a control; None: no feedback.
+        """
+        feedback = self.no_feedback(wording)
+        if executed:
+            feedback = self.feedback(executed.prompt, self.grade_of(executed), wording)
+        earlier = list(parent.prompt.messages)
+        messages = next_turn(opening(earlier) if history == "last" else earlier, parent.attempt.completion, feedback)
+        return Shown(messages, getattr(parent.prompt, "detail", None))
+
+    def attempt_detail(self, prompt: Any) -> Any:
+        """Return the `detail` of attempts at a prompt; None if the domain's attempts have none."""
+        return None
+
+    # Grading
+
+    failures_to_refine: ClassVar[tuple[str, ...]] = (Status.error,)  # statuses that `include_errors` is about
+
+    @contextmanager
+    def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
+        """Open what `grade` executes programs with."""
+        with sandbox.executor(n_jobs) as executor:
+            yield (executor,)
+
+    def subjects(self, attempts: Iterable[Any], tasks: Mapping[str, Any]) -> Iterator[Any]:
+        """Yield what each attempt is graded against."""
+        return (tasks[attempt.task_id] for attempt in attempts)
+
+    def subject(self, prompt: Any) -> Any:
+        """Return what answers to a prompt are graded against in training, from the prompt alone."""
+        return prompt.detail
+
+    def grade(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[Any, None, None]:
+        """Yield a `Grade` per answer, in order. A failing program is a grade; a failing sandbox raises."""
+        raise NotImplementedError
+
+    def result(self, grade: Any, attempt: Any, task: Any) -> Result:
+        """Return what a verdict records of a grade."""
+        code = sha256((grade.code or "").encode()).hexdigest()[:16]
+        return Result(grade.score, grade.is_solved, code if grade.is_valid else "")
+
+    def grade_of(self, graded: GradedAttempt) -> Any:
+        """Return the grade that `feedback` reads, from a verdict."""
+        raise NotImplementedError
+
+    def rank(self, verdict: Any) -> tuple[float, ...]:
+        """Return a key that sorts attempts to refine, best first. It may not depend on hidden checks."""
+        return (-verdict.score,)
+
+    # Metrics
+
+    columns: ClassVar[tuple[str, ...]] = ()  # numbers of a verdict's `detail` that tables have
+    flags: ClassVar[tuple[str, ...]] = ("shown_solved", "solved")  # yes or no per attempt, for the table of attempts
+    metrics: ClassVar[Sequence[Metric]] = ()  # the domain's own, of a task
+    turn_metrics: ClassVar[tuple[str, ...]] = ()  # those of them that compare arms turn by turn
+    metrics_explained: ClassVar[str] = "- **is_correct**: tasks that an attempt solves; these are called *solved*."
+
+    def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
+        """Add columns to a table of attempts: whether each is right on what its prompt shows, and on the rest."""
+        return attempts.assign(shown_solved=attempts["score"] == 1.0, hidden_solved=attempts["solved"])
+
+    # Demonstrations
+
+    def source_answers(self, tasks: Iterable[Any], wording: Any, executors: tuple[Executor, ...]) -> dict[str, str]:
+        """Return, by task id, a whole answer with the task's own program, if that is right."""
+        return {}
+
+    def shows_task_itself(self, prompt: Any) -> bool:
+        """Return whether the task's own program answers a prompt: not if the prompt augments the task."""
+        return True
+
+    def may_be_learned(self, tasks: Iterable[Any]) -> Callable[[GradedAttempt], bool]:
+        """Return a function of a correct attempt at one of the tasks: whether SFT may learn its program."""
+        return lambda graded: True
+
+    def hindsight(
+        self, attempts: Sequence[GradedAttempt], wording: Any, may_be_learned: Callable[[GradedAttempt], bool]
+    ) -> Iterator[tuple[GradedAttempt, Any]]:
+        """Yield attempts to refine and, with each, the attempt that solves the task that its own outputs make."""
+        raise NotImplementedError
+
+
+def load_domain(name: str) -> Domain:
+    """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
+    domain: Domain = domain_part(name, "domain:Domain")()
+    return domain

@@ -1,0 +1,1 @@
+"""The domain `arc`: programs that turn grids into grids."""

@@ -1,0 +1,17 @@
+"""The config of the domain `arc`."""
+
+from arc_refinery.refining.domains.arc.config.experiment import ArcExperiment, Evaluation
+from arc_refinery.refining.domains.arc.config.rewards import AttemptTerm, Grade
+from arc_refinery.refining.domains.arc.config.sampling import (
+    LEARNED,
+    Parts,
+    PromptedModel,
+    Refinement,
+    Sampling,
+    TemplateRows,
+    TestInputs,
+)
+from arc_refinery.refining.domains.arc.config.tasks import CONCEPTS, DIFFICULTY, Problems, TaskSet
+from arc_refinery.refining.domains.arc.config.training import Grpo, Training
+
+Experiment = ArcExperiment

@@ -1,0 +1,152 @@
+"""The domain `arc`: a program `transform(grid)` leads from each input grid of a task to its output grid."""
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from arc_refinery.arc.augment import IDENTITY
+from arc_refinery.arc.grids import Grid, fingerprint
+from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.refining import domain
+from arc_refinery.refining.domain import Answer, GradedAttempt, Result, Shown
+from arc_refinery.refining.domains.arc import grading, metrics, sources
+from arc_refinery.refining.domains.arc.config import Grade, Problems, Sampling, TaskSet
+from arc_refinery.refining.domains.arc.demonstrations import in_hindsight, may_be_learned, source_answers
+from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
+from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
+from arc_refinery.refining.domains.arc.prompts import (
+    RESIDUAL_ONLY,
+    FeedbackForm,
+    Template,
+    error_feedback,
+    execution_feedback,
+    first_turn,
+    load_template,
+    no_feedback,
+)
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, ShownTask, Verdict, View
+from arc_refinery.refining.parts import LeftOut
+from arc_refinery.sandbox import Executor, Status
+
+
+class Domain(domain.Domain):
+    task_class, prompt_class, attempt_class, verdict_class = Task, Prompt, Attempt, Verdict
+
+    # Tasks
+
+    def training_tables(
+        self, problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut
+    ) -> Iterator[pa.Table]:
+        return sources.training_tables(problems, n_wanted, seed, n_jobs, left_out)
+
+    def tasks_of_set(self, task_set: TaskSet, left_out: Counter[str]) -> Iterator[Task]:
+        return sources.tasks_of_set(task_set, sources.MAX_CELLS, left_out)
+
+    def same_tasks(self, sets: Mapping[str, Iterable[Task]]) -> Callable[[Task], dict[tuple[str, str], str]]:
+        return EvaluatedTasks(sets).same_as
+
+    def content(self, task: Task) -> str:
+        grids = [grid for pair in task.pairs for grid in (pair.input, pair.output)]
+        return f"{len(task.train)} {fingerprint(grids)}"
+
+    # Prompts
+
+    def wording(self, template: str, form: str, colors: Sequence[str] | None = None) -> Template:
+        known: FeedbackForm = form or "given"  # type: ignore[assignment]  # checked by the command
+        return load_template(template, colors, known)
+
+    def texts(self, wording: Template) -> dict[str, Any]:
+        return asdict(wording)
+
+    def first_turn(self, task: Task, rng: np.random.Generator, sampling: Sampling, wording: Template) -> Shown:
+        return augmented_first_turn(task, rng, sampling, wording)
+
+    def feedback(self, prompt: Prompt, grade: Grade, wording: Template) -> str:
+        if not grade.is_valid:
+            return error_feedback(grade.error, wording)
+        shown = prompt.detail
+        task = Task(prompt.task_id, shown.train, shown.test, "")
+        return execution_feedback(task, grade.outputs[: len(shown.train)], wording)
+
+    def no_feedback(self, wording: Template) -> str:
+        return no_feedback(wording)
+
+    def next_turn(
+        self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Template
+    ) -> Shown:
+        if wording.form != RESIDUAL_ONLY:
+            return super().next_turn(parent, executed, history, wording)
+        residual, shown = residual_task(parent), parent.prompt.detail
+        messages = first_turn(residual_task(executed), wording) if executed else list(parent.prompt.messages)
+        return Shown(messages, ShownTask(shown.augmentation, shown.train_order, residual.train, residual.test))
+
+    def attempt_detail(self, prompt: Prompt) -> View:
+        return View(prompt.detail.augmentation, prompt.detail.train_order)
+
+    # Grading
+
+    outputs_of_parents: Mapping[str, tuple[Grid, ...]] | None = None  # by id: programs run on them, if given
+
+    def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
+        return grading.subjects(attempts, tasks, self.outputs_of_parents)
+
+    def subject(self, prompt: Prompt) -> grading.Subject:
+        return grading.Subject.of(prompt)
+
+    def grade(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[Grade, None, None]:
+        return grading.grade_answers(answers, executors[0])
+
+    def result(self, grade: Grade, attempt: Attempt, task: Task) -> Result:
+        return grading.result(grade, attempt, task)
+
+    def grade_of(self, graded: GradedAttempt) -> Grade:
+        verdict, train = graded.verdict, graded.prompt.detail.train
+        outputs = grading.outputs_seen(graded.prompt, verdict) if verdict.status == Status.ok else ()
+        return Grade(verdict.status, verdict.error, None, outputs, tuple(pair.output for pair in train), len(train))
+
+    def rank(self, verdict: Verdict) -> tuple[float, ...]:
+        return -verdict.detail.train_correct_grids, -verdict.detail.train_pixel_score
+
+    # Metrics
+
+    columns, metrics, turn_metrics = metrics.SCORES, metrics.METRICS, ("test_pass_rate",)
+    flags, metrics_explained = ("train_is_correct", "test_is_correct"), metrics.EXPLAINED
+
+    def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
+        return metrics.derive(attempts)
+
+    # Demonstrations
+
+    def source_answers(
+        self, tasks: Iterable[Task], wording: Template, executors: tuple[Executor, ...]
+    ) -> dict[str, str]:
+        return source_answers(tasks, wording, executors[0])
+
+    def shows_task_itself(self, prompt: Prompt) -> bool:
+        return prompt.detail.augmentation == IDENTITY
+
+    def may_be_learned(self, tasks: Iterable[Task]) -> Callable[[GradedAttempt], bool]:
+        return may_be_learned(tasks)
+
+    def hindsight(
+        self, attempts: Sequence[GradedAttempt], wording: Template, may_be_learned: Callable[[GradedAttempt], bool]
+    ) -> Iterator[tuple[GradedAttempt, Attempt]]:
+        return in_hindsight(attempts, wording, may_be_learned)
+
+
+def residual_task(parent: GradedAttempt) -> Task:
+    """Return the task from an attempt's outputs to the expected ones, in the form that its prompt showed."""
+    shown, verdict = parent.prompt.detail, parent.verdict
+    train = grading.outputs_seen(parent.prompt, verdict)
+    test = map(shown.augmentation.apply, verdict.detail.test_outputs[: len(shown.test)])
+    return Task(
+        parent.prompt.task_id,
+        tuple(Pair(output, pair.output) for output, pair in zip(train, shown.train, strict=True)),
+        tuple(Pair(output, pair.output) for output, pair in zip(test, shown.test, strict=True)),
+        "",
+    )

@@ -1,0 +1,26 @@
+"""The texts of ARC's prompts: grids as text, first turns, feedback in several forms, answers with a known program.
+
+`docs/methods.md` describes the templates and how to learn one from a model's own training rows.
+"""
+
+from arc_refinery.refining.domains.arc.prompts.demonstration import completed_answer, transform_program
+from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, Notation
+from arc_refinery.refining.domains.arc.prompts.template import (
+    COMPACT,
+    RESIDUAL_ONLY,
+    WORDS,
+    FeedbackForm,
+    Template,
+    load_template,
+    save_template,
+    template_files,
+)
+from arc_refinery.refining.domains.arc.prompts.texts import (
+    body_of,
+    compact_answer,
+    error_feedback,
+    execution_feedback,
+    first_turn,
+    no_feedback,
+    shape_text,
+)

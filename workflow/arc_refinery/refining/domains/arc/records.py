@@ -1,0 +1,60 @@
+"""Records of ARC: the columns of prompts, attempts and verdicts that hold grids and augmentations.
+
+prompt     detail: the task as the prompt shows it, turned and recolored, its train pairs in another order
+attempt    detail: this augmentation and order
+verdict    detail: train_outputs [[1, 0]], ..., train_correct_grids 0.0, train_pixel_score 0.167
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from arc_refinery import records
+from arc_refinery.arc.augment import Augmentation
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.tasks import Pair
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Form in which a task was shown."""
+
+    augmentation: Augmentation
+    train_order: tuple[Annotated[int, "int8"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTask(View):
+    """A task as a prompt shows it: augmented, its train pairs reordered."""
+
+    train: tuple[Pair, ...]
+    test: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A program's grids, with augmentation and order undone, and their scores.
+
+    Without outputs, all scores are 0; see arc/metrics.py.
+    """
+
+    train_outputs: tuple[Grid, ...] = ()
+    test_outputs: tuple[Grid, ...] = ()  # on test and hidden pairs
+    train_pixel_score: float = 0.0
+    train_correct_grids: float = 0.0
+    test_pixel_score: float = 0.0
+    test_correct_grids: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt(records.Prompt):
+    detail: ShownTask
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt(records.Attempt):
+    detail: View
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(records.Verdict):
+    detail: Outputs
