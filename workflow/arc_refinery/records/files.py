@@ -174,7 +174,10 @@ def kind_of(path: Path) -> str:
 
 
 def columns(path: Path, cls: type[RecordClass], names: Sequence[str], ids: Collection[str] | None = None) -> pa.Table:
-    """Return some columns of a file, checked as by `read`; with `ids`, only of the rows with these."""
+    """Return some columns of a file, checked as by `read`; with `ids`, only of the rows with these.
+
+    A column `detail.score` is a field of a struct; other fields of it are not read.
+    """
     check(path, cls)
     id_column = _id_column(cls)
     wanted = list(dict.fromkeys([id_column, *names]))
@@ -182,7 +185,9 @@ def columns(path: Path, cls: type[RecordClass], names: Sequence[str], ids: Colle
     if ids is not None:
         wanted_ids = pa.array(list(ids), pa.string())
         batches = (batch.filter(pc.is_in(batch[id_column], wanted_ids)) for batch in batches)
-    return pa.Table.from_batches(batches, pa.schema([schema(cls).field(name) for name in wanted])).select(list(names))
+    fields = pa.schema([pa.field(name, _type_of(cls, name)) for name in names])
+    flat = (pa.RecordBatch.from_arrays([_values(batch, name) for name in names], schema=fields) for batch in batches)
+    return pa.Table.from_batches(flat, fields)
 
 
 def texts(path: Path, cls: type[RecordClass], column: str) -> list[str]:
@@ -250,7 +255,8 @@ def _checked(
     digest = hashlib.sha256()
     for batch in _batches(path, names, is_wanted):
         for name in names:
-            values = batch[name].drop_null() if non_null_type(hints[name]) else batch[name]
+            values = _values(batch, name)
+            values = values.drop_null() if non_null_type(hints.get(name)) else values
             if _has_nulls(values):
                 raise RecordError(f"{path}: a value is missing in column {name!r}. {remake(path)}")
         ids = batch[id_column].to_pylist()
@@ -261,6 +267,19 @@ def _checked(
         yield batch
     if is_wanted is None and _metadata(path).get("ids") != digest.hexdigest():
         raise RecordError(f"{path}: its rows are not those that were written, or in another order. {remake(path)}")
+
+
+def _values(batch: pa.RecordBatch, name: str) -> pa.Array:
+    column, *fields = name.split(".")
+    return pc.struct_field(batch[column], fields) if fields else batch[column]
+
+
+def _type_of(cls: type[RecordClass], name: str) -> pa.DataType:
+    column, *fields = name.split(".")
+    kind = schema(cls).field(column).type
+    for field in fields:
+        kind = kind.field(field).type
+    return kind
 
 
 def _add_ids(digest: "hashlib._Hash", ids: Iterable[str]) -> None:

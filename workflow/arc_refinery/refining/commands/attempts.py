@@ -60,7 +60,7 @@ class SampleAttempts(DomainFlags, ShardFlags):
     def prompts(self) -> "Iterator[Prompt]":
         from arc_refinery import records
 
-        return records.read(self.dataset_path, self.loaded().Prompt)
+        return records.read(self.dataset_path, self.loaded().prompt_class)
 
     def _fitting(self) -> "list[Prompt]":
         from arc_refinery.refining.prompt_files import MAKE_ROOM

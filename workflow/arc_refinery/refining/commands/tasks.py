@@ -73,7 +73,7 @@ class EvaluationTasks(DomainFlags):
 
         left_out: Counter[str] = Counter()
         tasks, seed = self.tasks(left_out), getattr(self.task_set, "seed", None) or 0
-        cls = self.loaded().Task
+        cls = self.loaded().task_class
         records.write(self.output, cls, tasks, seed, self.settings(), lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, self.unit)
 

@@ -53,7 +53,7 @@ class Train(DomainFlags, GrpoFlags):
     def prompts_in(self, path: Path) -> "Iterator[Prompt]":
         from arc_refinery import records
 
-        return records.read(path, self.loaded().Prompt)
+        return records.read(path, self.loaded().prompt_class)
 
     def run(self) -> None:
         train(self.job(self.training, self.lengths.max_seq_length, self.sandbox), self._environment)

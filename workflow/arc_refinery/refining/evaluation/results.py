@@ -60,7 +60,99 @@ class SetResults:
     turn_metrics: Sequence[str] = ()  # those that compare arms turn by turn
     _turn_metrics: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
-    def per_task(attempts: pd.DataFrame, task_ids: Sequence[str], own: Sequence[Metric]) -> pd.DataFrame:
+    def per_task(self, attempts: pd.DataFrame, task_ids: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the metrics of each task, by default of all (`per_task`)."""
+        return per_task(attempts, self.task_ids if task_ids is None else task_ids, self.metrics)
+
+    def attempts_of_turn(self, arm: Arm, turn: int) -> pd.DataFrame:
+        """Return an arm's attempts in one turn: the first ones on each task, up to the turn's budget.
+
+        Adds the columns `turn` and `slot`, the index 0, 1, ... in the task's budget. Slots of a turn start after the
+        full budgets of earlier turns, spent or not.
+        """
+        attempts = self.branches[arm.branch(turn)]
+        own = attempts[attempts["place"] < arm.turns[turn - 1].n_predictions]
+        start = sum(earlier.n_predictions for earlier in arm.turns[: turn - 1])
+        return own.assign(turn=turn, slot=own["place"] + start)
+
+    def metrics_of_turn(self, arm: Arm, turn: int, n_attempts: int | None = None) -> pd.DataFrame:
+        """Return `per_task` of one turn alone, or of its first attempts per task; cached.
+
+        Later turns cover only tasks that had something to refine.
+        """
+        n_attempts = n_attempts or arm.turns[turn - 1].n_predictions
+        key = arm.branch(turn), n_attempts
+        if key not in self._turn_metrics:
+            attempts = self.attempts_of_turn(arm, turn)
+            attempts = attempts[attempts["place"] < n_attempts]
+            task_ids = self.task_ids if turn == 1 else tasks_with_attempts(attempts, self.task_ids)
+            self._turn_metrics[key] = self.per_task(attempts, task_ids)
+        return self._turn_metrics[key]
+
+    def attempts_of_arm(self, arm: Arm) -> pd.DataFrame:
+        """Return all attempts of an arm, turn by turn."""
+        return pd.concat([self.attempts_of_turn(arm, turn) for turn in range(1, len(arm.turns) + 1)], ignore_index=True)
+
+
+def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: Iterable[Arm]) -> SetResults:
+    """Load all attempts of the arms on a set from the experiment's folder."""
+    domain = load_domain(experiment.domain)
+    task_ids = read_task_ids(domain, folder, task_set)
+    arms = list(arms)
+    names = sorted({branch for arm in arms for branch in arm.branches})
+    files = {name: experiment.files(folder, task_set.name, name) for name in names}
+    branches = {name: load_branch(domain, branch_files, task_ids) for name, branch_files in files.items()}
+    for name, branch_files in files.items():
+        check_branch(experiment, branch_files, task_set.name, name)
+    for arm in arms:
+        for before, branch in pairwise(["", *arm.branches]):
+            parents = set(branches[before]["attempt_id"]) if before else {""}
+            if strange := set(branches[branch]["parent_id"]) - parents:
+                raise records.RecordError(
+                    f"{folder / task_set.name / branch}: has attempts that refine {min(strange)!r}, which is not in "
+                    f"{before or 'a first turn'}. Delete the folder, then run snakemake again"
+                )
+    return SetResults(task_set.name, task_ids, branches, domain.metrics, domain.turn_metrics)
+
+
+def read_task_ids(domain: Domain, folder: Path, task_set: TaskSet) -> tuple[str, ...]:
+    """Return the task ids of a set, in its order."""
+    return tuple(_read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class, ["task_id"])["task_id"])
+
+
+def load_branch(
+    domain: Domain, files: BranchFiles, task_ids: Collection[str], extra: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Load one branch of `SetResults`, with `extra` columns of attempts; raises `records.RecordError`."""
+    records.check_branch(files)
+    records.check_made_from(files.prompts, [files.tasks])
+    verdicts = pd.concat([_read_verdicts(domain, path) for path in files.verdicts], ignore_index=True)
+    attempts = pd.concat([_read(path, records.Attempt, [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])
+    if unknown := sorted(set(verdicts["task_id"]) - set(task_ids)):
+        raise records.RecordError(
+            f"{files.folder}: has attempts on task {unknown[0]}, which is not in {files.tasks}. "
+            "Delete the folder, then run snakemake again"
+        )
+    table = pd.concat([verdicts, attempts.reset_index(drop=True)], axis=1)  # rows match: they were checked
+    completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
+    return domain.derive(table.drop(columns="error")).assign(
+        error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
+        place=table.groupby("task_id").cumcount(),
+        tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
+    )
+
+
+def turns_of(arms: Iterable[Arm]) -> list[TurnOfArms]:
+    """Return the distinct turns of several arms, first turns first; arms that share a turn are grouped in it."""
+    owners: dict[tuple[int, str, int, str], list[Arm]] = {}
+    for arm in arms:
+        for number, turn in enumerate(arm.turns, 1):
+            owners.setdefault((number, arm.branch(number), turn.n_predictions, turn.adapter), []).append(arm)
+    ordered = sorted(owners.items(), key=lambda item: item[0][0])
+    return [TurnOfArms(branch, number, n, adapter, tuple(arms)) for (number, branch, n, adapter), arms in ordered]
+
+
+def per_task(attempts: pd.DataFrame, task_ids: Sequence[str], own: Sequence[Metric]) -> pd.DataFrame:
     """Return the metrics of each task as shares 0..1: index `task_ids`, columns `names(own)` and `PASS_RATE`.
 
     Means over the task's attempts: `valid code` (the completion has a closed Python block), `any code` (it contains a
@@ -101,14 +193,8 @@ def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: Arm, task_ids: Sequenc
 
 def _read_verdicts(domain: Domain, path: Path) -> pd.DataFrame:
     """Read the columns of verdicts that tables use, those of the domain's `detail` among them."""
-    if not domain.columns:
-        return _read(path, domain.verdict_class, _VERDICT_COLUMNS)
-    table = records.columns(path, domain.verdict_class, [*_VERDICT_COLUMNS, "detail"])
-    detail = table["detail"].combine_chunks()
-    for name in domain.columns:
-        table = table.append_column(name, detail.field(name))
-    verdicts: pd.DataFrame = table.drop_columns(["detail"]).to_pandas()
-    return verdicts
+    own = {f"detail.{name}": name for name in domain.columns}
+    return _read(path, domain.verdict_class, [*_VERDICT_COLUMNS, *own]).rename(columns=own)
 
 
 def _read(path: Path, cls: type[records.RecordClass], columns: list[str]) -> pd.DataFrame:

@@ -206,7 +206,7 @@ def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferenc
 def _differences_of_pair(
     experiment: Refining, results: SetResults, first: str, second: str
 ) -> dict[int, dict[str, PairedMetric]]:
-    """Return the pass rate, metrics of the domain and the share of unique outputs by turn, on the tasks that all repetitions have attempts on.
+    """Return metrics by turn, on the tasks that all repetitions have attempts on: the pass rate, some of the domain.
 
     The share of unique outputs falls with their number, so it is
     that of the first attempts, as many as the arm with fewer has.

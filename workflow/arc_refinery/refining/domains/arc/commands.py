@@ -204,7 +204,7 @@ class SampleAttempts(attempts.SampleAttempts):
     template: config.Line = "words"  # for tasks; compact for the embedded model, or a folder
     colors: tuple[str, ...] | None = None  # for tasks: ten words, for 0 to 9
 
-    def prompts(self) -> "Iterator[Prompt]":  # type: ignore[override]
+    def prompts(self) -> "Iterator[Prompt]":
         from arc_refinery.refining.domains.arc.prompt_files import prompts_in
 
         sampling = Sampling(
@@ -220,7 +220,7 @@ class SampleAttempts(attempts.SampleAttempts):
 class GradeAttempts(attempts.GradeAttempts):
     parents: RuleFiles = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
 
-    def prepare(self, domain: "Domain", tasks: Mapping[str, Task]) -> None:  # type: ignore[override]
+    def prepare(self, domain: "Domain", tasks: Mapping[str, Task]) -> None:
         from arc_refinery import records
         from arc_refinery.refining.domains.arc.grading import check_views, read_outputs
 
@@ -305,7 +305,7 @@ class Train(Colors, training.Train):
     def wording(self, domain: "Domain") -> "Template":  # type: ignore[override]
         return domain.wording(self.template, self.form, self.colors)
 
-    def prompts_in(self, path: Path) -> "Iterator[Prompt]":  # type: ignore[override]
+    def prompts_in(self, path: Path) -> "Iterator[Prompt]":
         from arc_refinery.refining.domains.arc.prompt_files import prompts_in
 
         sampling = Sampling(

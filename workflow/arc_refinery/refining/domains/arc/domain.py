@@ -14,7 +14,8 @@ from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Result, Shown
-from arc_refinery.refining.domains.arc import grading, metrics, sources
+from arc_refinery.refining.domains.arc import grading, sources
+from arc_refinery.refining.domains.arc import metrics as arc_metrics
 from arc_refinery.refining.domains.arc.config import Grade, Problems, Sampling, TaskSet
 from arc_refinery.refining.domains.arc.demonstrations import in_hindsight, may_be_learned, source_answers
 from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
@@ -114,11 +115,11 @@ class Domain(domain.Domain):
 
     # Metrics
 
-    columns, metrics, turn_metrics = metrics.SCORES, metrics.METRICS, ("test_pass_rate",)
-    flags, metrics_explained = ("train_is_correct", "test_is_correct"), metrics.EXPLAINED
+    columns, metrics, turn_metrics = arc_metrics.SCORES, arc_metrics.METRICS, ("test_pass_rate",)
+    flags, metrics_explained = ("train_is_correct", "test_is_correct"), arc_metrics.EXPLAINED
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
-        return metrics.derive(attempts)
+        return arc_metrics.derive(attempts)
 
     # Demonstrations
 
