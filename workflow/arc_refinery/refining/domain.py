@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from arc_refinery.config import Sandbox, domain_part
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.metrics import Metric
 from arc_refinery.refining.parts import LeftOut
-from arc_refinery.refining.prompts import next_turn, opening
+from arc_refinery.refining.prompts import extract_code, next_turn, opening
 from arc_refinery.sandbox import Executor, Status
 
 
@@ -135,6 +136,10 @@ class Domain:
 
     failures_to_refine: ClassVar[tuple[str, ...]] = (Status.error,)  # statuses that `include_errors` is about
 
+    def program(self, text: str) -> str | None:
+        """Return the program in an answer, to show it; None without a block of code."""
+        return extract_code(text, ())
+
     @contextmanager
     def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
         """Open what `grade` executes programs with."""
@@ -177,6 +182,40 @@ class Domain:
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
         """Add columns to a table of attempts: whether each is right on what its prompt shows, and on the rest."""
         return attempts.assign(shown_solved=attempts["score"] == 1.0, hidden_solved=attempts["solved"])
+
+    # Report
+
+    checks: ClassVar[str] = "checks"  # what an answer is right on: "pairs", "tests"
+    shown: ClassVar[str] = "shown checks"  # those that prompts show
+    hidden: ClassVar[str] = "hidden checks"  # those that they do not
+    outcomes: ClassVar[str] = (
+        "*correct*: right on everything; *shown checks only*: right on what the prompt shows, not on the rest; "
+        "*wrong*: ran to its end, but is not right on what the prompt shows; errors by type."
+    )
+    limits: ClassVar[tuple[str, ...]] = ()  # further limitations of what is measured
+
+    def verdict_lines(self, graded: GradedAttempt) -> Iterator[str]:
+        """Yield what a person reads about an attempt, hidden checks included."""
+        verdict = graded.verdict
+        yield verdict.error or f"{verdict.status.replace('_', ' ')}, score {verdict.score:.2f}"
+
+    def facts_in_words(self, task: Any, graded: GradedAttempt) -> str:
+        """Return on how much of a task an attempt is right, for the alternative text of a picture."""
+        return f"{'right' if graded.verdict.solved else 'wrong'}"
+
+    def draw(self, task: Any, attempts: Mapping[str, GradedAttempt], path: Path, is_small: bool) -> None:
+        """Draw a task and what attempts, by label, gave for it; a small picture has the most telling part."""
+        raise NotImplementedError
+
+    has_pictures: ClassVar[bool] = False
+
+    def changes(self, prompt: Any) -> str:
+        """Say in a sentence how a prompt shows a task in another form than the picture; empty without pictures."""
+        return ""
+
+    def sections(self, experiment: Any, metrics: Mapping[tuple[str, str], pd.DataFrame]) -> list[str]:
+        """Return further blocks of the report; `metrics`: `per_task` by set and arm."""
+        return []
 
     # Demonstrations
 

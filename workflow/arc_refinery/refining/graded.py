@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import merge
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,25 @@ def read_graded(domain: Domain, files: BranchFiles, excluded: Collection[str] = 
             start = stop
     graded = merge(*shards, key=lambda entry: order[entry.attempt.task_id])
     return (entry for entry in graded if entry.attempt.task_id not in excluded)
+
+
+def read_attempts(domain: Domain, files: BranchFiles, attempt_ids: Collection[str]) -> dict[str, GradedAttempt]:
+    """Read some attempts of a branch by id, with their prompts and verdicts; only these rows are kept in memory."""
+    attempts, verdicts = (
+        {row.attempt_id: row for path in paths for row in _rows(path, cls, "attempt_id", attempt_ids)}
+        for paths, cls in ((files.attempts, domain.attempt_class), (files.verdicts, domain.verdict_class))
+    )
+    if missing := sorted({*attempt_ids} - (attempts.keys() & verdicts.keys())):
+        raise RecordError(f"{files.folder}: has no attempt {missing[0]}. {records.remake(files.prompts)}")
+    prompt_ids = {attempt.prompt_id for attempt in attempts.values()}
+    prompts = {row.prompt_id: row for row in _rows(files.prompts, domain.prompt_class, "prompt_id", prompt_ids)}
+    return {
+        name: GradedAttempt(prompts[attempts[name].prompt_id], attempts[name], verdicts[name]) for name in attempt_ids
+    }
+
+
+def _rows(path: Path, cls: type[Any], column: str, wanted: Collection[str]) -> Iterator[Any]:
+    return records.read(path, cls, np.isin(records.texts(path, cls, column), list(wanted)))
 
 
 def check_tasks(paths: Iterable[Path], tasks_path: Path, tasks: Collection[str]) -> None:

@@ -75,12 +75,7 @@ class EvaluationTasks(DomainFlags):
         tasks, seed = self.tasks(left_out), getattr(self.task_set, "seed", None) or 0
         cls = self.loaded().task_class
         records.write(self.output, cls, tasks, seed, self.settings(), lambda: {"problems_left_out": dict(left_out)})
-        _log(left_out, self.unit)
-
-    @property
-    def unit(self) -> str:
-        """Name of what is left out, for the log."""
-        return "tasks"
+        _log(left_out, self.task_set.unit)
 
     def tasks(self, left_out: Counter[str]) -> Iterator[Any]:
         return self.loaded().tasks_of_set(self.task_set, left_out)

@@ -152,6 +152,11 @@ class Refining(Compared[Arm]):
         return {"task_set": self.evaluation_set(tasks)}
 
     @property
+    def n_earlier_rows(self) -> int:
+        """Rows that the model is known to have been trained on before, as far as they are compared with the tasks."""
+        return 0
+
+    @property
     def more_to_keep_apart(self) -> dict[str, Any]:
         """Flags of the search for tasks to train on that are evaluated, besides the files of tasks."""
         return {}

@@ -42,6 +42,21 @@ class TaskSet(Strict):
         """Number of tasks; None if only reading a file of tasks can tell."""
         return None
 
+    @property
+    def unit(self) -> str:
+        """Name of what its tasks are made from, for what is left out."""
+        return "tasks"
+
+    @property
+    def may_leave_out(self) -> bool:
+        """Whether some of it may give no task."""
+        return True
+
+    @property
+    def note(self) -> str:
+        """A sentence on its tasks for the report; empty if there is nothing to say."""
+        return ""
+
     def files_named(self, key: str) -> list[Wanted]:
         """Files and folders that the set names; `key` is its place in the config."""
         return []

@@ -29,7 +29,7 @@ from arc_refinery.reporting.markdown import (
 
 EXPLAINED = f"""\
 {columns_explained(COMPARISON)}
-- **pass rate of turn 2**: share of second-turn attempts that are correct on all pairs, mean over tasks that have any.
+- **pass rate of turn 2**: share of second-turn attempts that are right on everything, mean over tasks that have any.
 - **tokens per task**: those of completions, and of each prompt once for all completions that share it.
 
 Brackets: 95 % interval over tasks. Nothing is corrected for the number of these comparisons."""

@@ -1,29 +1,26 @@
 """Report section with single tasks: a first attempt, the feedback that the model got, and the refined attempt."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from arc_refinery import records
-from arc_refinery.arc.augment import Augmentation
-from arc_refinery.arc.grids import UNKNOWN, as_grid
-from arc_refinery.arc.tasks import Task
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.domains.arc.config import TaskSet
-from arc_refinery.refining.domains.arc.report.pictures import Execution, draw, draw_repair
+from arc_refinery.refining.config import Arm, Refining, TaskSet
+from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.evaluation.results import SetResults
-from arc_refinery.refining.prompts import extract_code
+from arc_refinery.refining.graded import read_attempts
+from arc_refinery.refining.prompts import split_prefix
 from arc_refinery.refining.report.outcomes import refining_pairs
 from arc_refinery.reporting.markdown import folded
 from arc_refinery.reporting.publish import Attachments
 
+FIRST, REFINED = "first program", "refined program"
 N_SHOWN = 2  # tasks per class
 MAX_PROGRAM, MAX_FEEDBACK, MAX_UNFOLDED = 60, 100, 12  # lines
 ONLY_BY_REFINING, ONLY_BY_BASELINE = "Solved only by refining", "Solved only by the baseline"
@@ -35,7 +32,7 @@ Tasks are chosen by fixed rules: of each class the first {N_SHOWN} in the set's 
 - *{ONLY_BY_BASELINE}*: solved by `{{baseline}}`, not by `{{arm}}`. Shown: the best incorrect attempt of turn 1, which is refined first, and the first attempt to refine it.
 - *{NOBODY}*: solved by no arm of the experiment. Shown: as for *{ONLY_BY_BASELINE}*.
 
-Test pairs are shown here only; the model never sees their outputs or results on them."""  # noqa: E501
+The model never sees {{hidden}}: neither what they expect nor results on them."""  # noqa: E501
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +44,6 @@ class GalleryItem:
     second_id: str
     prompt_id: str  # prompt of the second attempt
     turn: int  # turn of the second attempt
-
-
-@dataclass(frozen=True, slots=True)
-class FeedbackShown:
-    """Feedback of a refining prompt on the attempt before it, and the augmentation in which it shows the task."""
-
-    feedback: str
-    augmentation: Augmentation
-    train_order: tuple[int, ...]
 
 
 def section(
@@ -74,29 +62,29 @@ def section(
     if pair is None:
         return ["No arm refines, so there are no refining attempts to show."]
     arm, baseline = pair
+    domain = load_domain(experiment.domain)
     solved = pd.DataFrame({name: by_task["is_correct"] == 1.0 for name, by_task in metrics.items()})
     classes = choose(results, arm, baseline, solved)
     all_items = [item for _, items in classes.values() for item in items]
     if not all_items:
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
-    executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, all_items)
+    attempts = _read(domain, partial(experiment.files, folder, task_set.name), arm, all_items)
     wanted = {item.task_id for item in all_items}
-    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", Task)
+    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
-    blocks = [RULES.format(arm=arm.name, baseline=baseline.name)]
+    blocks = [RULES.format(arm=arm.name, baseline=baseline.name, hidden=domain.hidden)]
     if any(map(experiment.continues_parents, arm.branches)):
         blocks.append("The refined program runs on the outputs of the first program, not on the task's inputs.")
     for title, (n, items) in classes.items():
         blocks.append(_count_sentence(title, n, len(items)))
         for item in items:
-            first, second = executed[item.first_id], executed[item.second_id]
-            filename = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
-            executions = {"first program": first, "refined program": second}
-            picture = files.add(filename, partial(draw, tasks[item.task_id], executions))
+            pair_shown = {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]}
+            task = tasks[item.task_id]
+            name = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
             blocks += [
                 f"#### `{item.task_id}`: {title.lower()}",
-                f"![{_seen(task_set.name, tasks[item.task_id], executions)}]({picture})",
-                programs_block(item.turn, first, prompts[item.prompt_id], second),
+                *_picture(domain, task_set.name, task, pair_shown, files, name, is_small=False),
+                programs_block(domain, *pair_shown.values()),
             ]
     return blocks
 
@@ -119,45 +107,51 @@ def repaired(
     items = items or _first_items(_solving(_refined(results, arm)), results.task_ids)
     if not items:
         return []
-    item = items[0]
-    executed, prompts = _read(partial(experiment.files, folder, task_set.name), arm, [item])
-    first, second, prompt = executed[item.first_id], executed[item.second_id], prompts[item.prompt_id]
-    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", Task)
+    item, domain = items[0], load_domain(experiment.domain)
+    attempts = _read(domain, partial(experiment.files, folder, task_set.name), arm, [item])
+    shown = {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]}
+    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class)
     task = next(task for task in all_tasks if task.task_id == item.task_id)
-    wrong = next((index for index, is_right in enumerate(_right(task, first)) if not is_right), 0)
-    executions = {"first program": first, "refined program": second}
-    shown = [wrong, *range(len(task.train), len(task.pairs))[:1]]
-    picture = files.add(f"gallery/{task_set.name}-repaired.png", partial(draw_repair, task, executions, shown))
+    first, second = shown.values()
+    programs = [_program(domain, graded) for graded in shown.values()]
     blocks = [
         f"**A program that `{arm.name}` repaired** (task `{task.task_id}` of `{task_set.name}`). The model read its "
-        "first program and what that gave, and wrote the second one. It never sees test pairs.",
-        f"![{_seen(task_set.name, task, executions)}]({picture})",
+        f"first program and what that gave, and wrote the second one. It never sees {domain.hidden}.",
+        *_picture(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
     ]
-    if max(len(first.program.splitlines()), len(second.program.splitlines())) > MAX_UNFOLDED:
-        return [*blocks, programs_block(item.turn, first, prompt, second)]
+    if max(len(program.splitlines()) for program in programs) > MAX_UNFOLDED:
+        return [*blocks, programs_block(domain, first, second)]
     return [
         *blocks,
-        f"First program{_fenced(first.program, 'python', MAX_PROGRAM)}",
-        f"Refined program{_fenced(second.program, 'python', MAX_PROGRAM)}",
+        f"First program{_fenced(programs[0], 'python', MAX_PROGRAM)}",
+        f"Refined program{_fenced(programs[1], 'python', MAX_PROGRAM)}",
         folded(
             "Feedback that the model read",
-            _changes_sentence(prompt),
-            f"Feedback{_fenced(prompt.feedback, 'text', MAX_FEEDBACK)}",
+            *filter(None, [domain.changes(second.prompt)]),
+            f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
         ),
     ]
 
 
-def _right(task: Task, execution: Execution) -> list[bool]:
-    """Return for each pair whether the program gave its output."""
-    outputs = execution.outputs or (UNKNOWN,) * len(task.pairs)
-    return [np.array_equal(given, pair.output) for given, pair in zip(outputs, task.pairs, strict=True)]
+def _picture(
+    domain: Domain,
+    set_name: str,
+    task: Any,
+    attempts: Mapping[str, GradedAttempt],
+    files: Attachments,
+    name: str,
+    is_small: bool,
+) -> list[str]:
+    """Return the picture of a task and of what attempts gave, if the domain draws any."""
+    if not domain.has_pictures:
+        return []
+    facts = [f"of the {label}, {domain.facts_in_words(task, graded)}" for label, graded in attempts.items()]
+    seen = f"Task {task.task_id} of {set_name}: inputs, expected outputs, and outputs {'; '.join(facts)}"
+    return [f"![{seen}]({files.add(name, partial(_draw, domain, task, attempts, is_small))})"]
 
 
-def _seen(set_name: str, task: Task, executions: Mapping[str, Execution]) -> str:
-    """Return the alternative text of a picture: the task, and on how many of its pairs each program is right."""
-    right = {label: _right(task, execution) for label, execution in executions.items()}
-    outputs = [f"of the {label}, right on {sum(pairs)} of {len(pairs)} pairs" for label, pairs in right.items()]
-    return f"Task {task.task_id} of {set_name}: inputs, expected outputs, and outputs {'; '.join(outputs)}"
+def _draw(domain: Domain, task: Any, attempts: Mapping[str, GradedAttempt], is_small: bool, path: Path) -> None:
+    domain.draw(task, attempts, path, is_small)
 
 
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
@@ -214,82 +208,39 @@ def _count_sentence(title: str, n: int, n_shown: int) -> str:
 
 
 def _read(
-    files: Callable[[str], BranchFiles], arm: Arm, gallery_items: Sequence[GalleryItem]
-) -> tuple[dict[str, Execution], dict[str, FeedbackShown]]:
-    """Read the executions of the attempts to show, by id, and the feedback between them, by prompt id.
-
-    `files` returns the files of a branch.
-    """
-    executed: dict[str, Execution] = {}
-    prompts: dict[str, FeedbackShown] = {}
+    domain: Domain, files: Callable[[str], BranchFiles], arm: Arm, gallery_items: Sequence[GalleryItem]
+) -> dict[str, GradedAttempt]:
+    """Read the attempts to show, by id; `files` returns the files of a branch."""
+    attempts: dict[str, GradedAttempt] = {}
     for turn in sorted({item.turn for item in gallery_items}):
         items = [item for item in gallery_items if item.turn == turn]
-        before, after = files(arm.branch(turn - 1)), files(arm.branch(turn))
-        executed |= executions(before, [item.first_id for item in items])
-        executed |= executions(after, [item.second_id for item in items])
-        prompts |= read_feedback(after.prompts, [item.prompt_id for item in items])
-    return executed, prompts
+        attempts |= read_attempts(domain, files(arm.branch(turn - 1)), [item.first_id for item in items])
+        attempts |= read_attempts(domain, files(arm.branch(turn)), [item.second_id for item in items])
+    return attempts
 
 
-def executions(branch: BranchFiles, attempt_ids: Sequence[str]) -> dict[str, Execution]:
-    """Read the executions of some attempts of a branch; only these rows are kept in memory."""
-
-    def rows(paths: Sequence[Path], cls: type[records.RecordClass], *columns: str) -> Iterator[dict[str, Any]]:
-        for path in paths:
-            yield from records.columns(path, cls, ["attempt_id", *columns], attempt_ids).to_pylist()
-
-    completions = {row["attempt_id"]: row["completion"] for row in rows(branch.attempts, records.Attempt, "completion")}
-    verdicts = rows(branch.verdicts, records.Verdict, "status", "error", "train_outputs", "test_outputs")
-    return {
-        row["attempt_id"]: Execution(
-            outputs=tuple(as_grid(grid) for grid in row["train_outputs"] + row["test_outputs"]),
-            problem=row["error"] or row["status"].replace("_", " "),
-            program=extract_code(completions[row["attempt_id"]]) or "",
-        )
-        for row in verdicts
-    }
-
-
-def read_feedback(path: Path, prompt_ids: Sequence[str]) -> dict[str, FeedbackShown]:
-    """Read the feedback (the last user message) of some refining prompts; only these rows are kept in memory."""
-    columns = ["prompt_id", "messages", "augmentation", "train_order"]
-    feedback = {}
-    for row in records.columns(path, records.Prompt, columns, prompt_ids).to_pylist():
-        user_messages = [message["content"] for message in row["messages"] if message["role"] == "user"]
-        change = row["augmentation"]
-        augmentation = Augmentation(change["n_rotations"], change["transpose"], tuple(change["colors"]))
-        feedback[row["prompt_id"]] = FeedbackShown(user_messages[-1], augmentation, tuple(row["train_order"]))
-    return feedback
-
-
-def programs_block(turn: int, first: Execution, prompt: FeedbackShown, second: Execution) -> str:
+def programs_block(domain: Domain, first: GradedAttempt, second: GradedAttempt) -> str:
     """Return the first program, its feedback and the second program as a collapsed block."""
+    turn = second.attempt.turn
     blocks = [
         "<details><summary>First program, feedback, refined program</summary>",
-        _changes_sentence(prompt),
-        f"First program (turn {turn - 1}){_fenced(first.program, 'python', MAX_PROGRAM)}",
-        f"Feedback{_fenced(prompt.feedback, 'text', MAX_FEEDBACK)}",
-        f"Refined program (turn {turn}){_fenced(second.program, 'python', MAX_PROGRAM)}",
+        domain.changes(second.prompt),
+        f"First program (turn {turn - 1}){_fenced(_program(domain, first), 'python', MAX_PROGRAM)}",
+        f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
+        f"Refined program (turn {turn}){_fenced(_program(domain, second), 'python', MAX_PROGRAM)}",
         "</details>",
     ]
-    return "\n\n".join(blocks)
+    return "\n\n".join(filter(None, blocks))
 
 
-def _changes_sentence(prompt: FeedbackShown) -> str:
-    """Describe how the task in the conversation differs from the task in the picture."""
-    change = prompt.augmentation
-    order = ", ".join(str(index + 1) for index in prompt.train_order)
-    colors = ", ".join(f"{old} as {new}" for old, new in enumerate(change.colors) if old != new)
-    changes = [
-        (list(prompt.train_order) != sorted(prompt.train_order), f"train pairs in the order {order}"),
-        (change.transpose, "grids transposed (rows become columns)"),
-        (change.n_rotations % 4, f"grids rotated by {90 * (change.n_rotations % 4)}° counterclockwise"),
-        (colors, f"colours renamed ({colors})"),
-    ]
-    words = [description for is_changed, description in changes if is_changed]
-    if not words:
-        return "The model saw the task as in the picture."
-    return f"The model saw the task with these changes: {', then '.join(words)}."
+def _program(domain: Domain, graded: GradedAttempt) -> str:
+    return domain.program(graded.attempt.completion) or ""
+
+
+def _feedback(graded: GradedAttempt) -> str:
+    """Return the last message that the model read before it answered."""
+    messages, _ = split_prefix(graded.prompt.messages)
+    return str(messages[-1]["content"])
 
 
 def _fenced(text: str, language: str, most: int) -> str:

@@ -17,6 +17,7 @@ from arc_refinery.errors import span
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import markdown_table, write_csv
@@ -27,7 +28,6 @@ In tokens of the model's tokenizer, chat template included, over all prompts tha
 length of an actual prompt: that share of the prompts is at most as long. The window holds prompt and completion.
 Prompts longer than *allowed* leave no room for a completion of maximum length; they were dropped, but all columns
 include them."""
-_PUBLISHED = "For comparison, published for the 8B model: at most 8635 tokens in the first turn, 8511 in the second."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
     with publish.plot_style():
         histogram(entries, window, folder / "lengths.png")
     picture = f"![{seen(entries, window)}](lengths.png)"
-    blocks = ["# Prompt lengths", as_markdown(metrics), _PUBLISHED, "[As CSV](lengths.csv).", picture]
+    blocks = ["# Prompt lengths", as_markdown(metrics), "[As CSV](lengths.csv).", picture]
     with atomic_write(folder / "lengths.md") as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
 
@@ -99,7 +99,7 @@ def without_attempts(experiment: Refining, folder: Path, results: SetResults) ->
                 earlier = results.attempts_of_turn(arm, number - 1)
                 can_be_refined = (earlier["status"] == "ok") & ~earlier["shown_solved"]
                 if arm.turns[number - 1].refinement(experiment.refinement).include_errors:
-                    can_be_refined |= earlier["status"] == "error"
+                    can_be_refined |= earlier["status"].isin(load_domain(experiment.domain).failures_to_refine)
                 asked = set(earlier.loc[can_be_refined, "task_id"])
             where = f"`{results.name}`, `{branch}`"
             if not asked:

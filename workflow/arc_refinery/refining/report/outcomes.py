@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults, tasks_with_attempts, turns_of
 from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.refining.report import plots
@@ -16,7 +17,8 @@ from arc_refinery.reporting.markdown import folded, markdown_table, percent, sha
 from arc_refinery.reporting.publish import Attachments
 
 N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
-CORRECT, TRAIN_ONLY, WRONG, OTHER_ERRORS = "correct", "train pairs only", "wrong", "other errors"
+CORRECT, WRONG, OTHER_ERRORS = "correct", "wrong", "other errors"
+SHOWN_ONLY = "{} only"  # right on what the prompt shows
 # Outcomes of attempts without grids and without an exception, by status
 FAILED = {
     "invalid_output": "invalid output",
@@ -29,7 +31,7 @@ FAILED = {
 # Colour and hatch of outcomes; error types have those of `ERROR_LOOKS`, most frequent first
 LOOKS = {
     CORRECT: ("#009E73", ""),
-    TRAIN_ONLY: ("#56B4E9", "///"),
+    SHOWN_ONLY: ("#56B4E9", "///"),
     WRONG: ("#DDDDDD", ""),
     OTHER_ERRORS: ("#FFFFFF", "xx--"),
     FAILED["invalid_output"]: ("#CC79A7", ".."),
@@ -59,10 +61,15 @@ def section(
 
     `metrics`: `per_task` of each arm of the experiment.
     """
-    name = results.name
-    shares = shares_by_turn(results, experiment.arms)
-    errors = [outcome for outcome in next(iter(shares.values())) if outcome not in LOOKS]
-    looks = LOOKS | dict(zip(errors, ERROR_LOOKS, strict=False))
+    name, domain = results.name, load_domain(experiment.domain)
+    shown_only = SHOWN_ONLY.format(domain.shown)
+    shares = {
+        title: of_turn.rename(columns={SHOWN_ONLY: shown_only})
+        for title, of_turn in shares_by_turn(results, experiment.arms).items()
+    }
+    own = {shown_only if outcome == SHOWN_ONLY else outcome: look for outcome, look in LOOKS.items()}
+    errors = [outcome for outcome in next(iter(shares.values())) if outcome not in own]
+    looks = own | dict(zip(errors, ERROR_LOOKS, strict=False))
     title = f"Outcomes of attempts: {name}"
     plot = files.add(f"{name}-outcomes.png", partial(plots.outcomes_plot, shares, looks, title))
     means = pd.DataFrame({title.replace("`", ""): table_of_turn.mean() for title, table_of_turn in shares.items()}).T
@@ -71,14 +78,12 @@ def section(
     table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
     return [
         "### Outcomes of attempts",
-        f"*{CORRECT}*: all train and test pairs correct; *{TRAIN_ONLY}*: all train pairs correct, not all test "
-        f"pairs; *{WRONG}*: a grid for every input, but not all train pairs correct; *{FAILED['invalid_output']}*: an "
-        "output that is not a grid; errors by type. Means over the tasks that have attempts in a turn, as above.",
+        f"{domain.outcomes} Means over the tasks that have attempts in a turn, as above.",
         outcomes_table(shares),
         f"![{title}, one bar per turn; correct: {', '.join(correct)}]({plot})",
         f"[As CSV]({table}).",
         "### Tasks that only one of two arms solves",
-        *_gained_and_lost(refining_pairs(experiment), results, metrics, files),
+        *_gained_and_lost(refining_pairs(experiment), domain.checks, results, metrics, files),
     ]
 
 
@@ -93,7 +98,7 @@ def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.Dat
     counts = errors.astype(str).value_counts().drop(["", *LOOKS], errors="ignore")
     frequent = sorted(counts.index, key=lambda kind: (-counts[kind], kind))[:N_ERRORS]
     outcomes = {title: outcomes_of(attempts, frequent) for title, attempts in turns.items()}
-    order = [CORRECT, TRAIN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
+    order = [CORRECT, SHOWN_ONLY, WRONG, *frequent, OTHER_ERRORS, *FAILED.values()]
     present = set().union(*(set(by_attempt) for by_attempt in outcomes.values()))
     columns = [outcome for outcome in order if outcome in present]
     shares = {}
@@ -115,7 +120,7 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
             attempts["status"] == "ok",
             attempts["status"] == "error",
         ],
-        [CORRECT, TRAIN_ONLY, WRONG, errors.where(errors.isin(frequent), OTHER_ERRORS)],
+        [CORRECT, SHOWN_ONLY, WRONG, errors.where(errors.isin(frequent), OTHER_ERRORS)],
         failed,
     )
     return pd.Series(outcomes, attempts.index, dtype=str)
@@ -140,6 +145,7 @@ def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
 
 def _gained_and_lost(
     pairs: Sequence[tuple[Arm, Arm]],
+    checks: str,
     results: SetResults,
     metrics: Mapping[str, pd.DataFrame],
     files: Attachments,
@@ -181,7 +187,7 @@ def _gained_and_lost(
         folded("Tasks that only one of the two arms solves", "\n".join(lists)),
         f"![{plot_title}, in later turns against turn 1. {'; '.join(seen)}]({plot})",
         "One mark per task that has something to refine: above the diagonal, refining attempts are correct more often "
-        "than first attempts. Pass rates count attempts that are correct on all pairs; both axes have square-root "
+        f"than first attempts. Pass rates count attempts that are correct on all {checks}; both axes have square-root "
         "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
         f"{plots.MAX_UNCOUNTED}. [As CSV]({table}).",
     ]

@@ -9,6 +9,7 @@ from arc_refinery.evaluation.power import SIGNIFICANCE
 from arc_refinery.evaluation.statistics import mcnemar
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance
@@ -18,10 +19,6 @@ MAX_IDS = 5  # longest list of ids of the evaluated tasks that were trained on
 VALIDATION = (
     "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
     "seen."
-)
-HIDDEN = (
-    "Each task has {n} hidden test pairs besides those of its prompts: a program is correct on test pairs if it "
-    "answers these, too."
 )
 UNFILTERED = (
     "**The configuration allows programs to run on machines where their system calls cannot be filtered "
@@ -37,13 +34,10 @@ METRICS_EXPLAINED = f"""\
 
 All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
 
-- **valid code**: attempts with a closed Python block; **any code**: attempts with a program, even one cut off; **valid outputs**: attempts whose program returned a grid for every input; **unique outputs**: distinct outputs / attempts.
-- **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
-- **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
-- **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
-- **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**: tasks for which both hold; these are called *solved*.
+- **valid code**: attempts with a closed Python block; **any code**: attempts with a program, even one cut off; **valid outputs**: attempts whose program ran and gave what was asked for; **unique outputs**: distinct outputs / attempts.
+{{own}}
 - **pass@k**: probability that k of a turn's attempts solve the task, if they are spent as they were sampled: all attempts of one prompt, then those of another, in random order. Attempts on one prompt are alike, so this is less than for attempts drawn singly (Chen et al. 2021).
-- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two).
+- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all {{shown}} vote, and the two outputs with most votes are the guesses.
 - **tokens**: those of completions, and of each prompt once for all completions that share it.
 {columns_explained(COMPARISON)}
 
@@ -52,6 +46,7 @@ All metrics are means over tasks; the metric of a task is the mean over its atte
 
 def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[str]:
     """Return blocks on the arms and the settings; `sizes` are the numbers of tasks of the evaluation sets."""
+    domain = load_domain(experiment.domain)
     sets = ", ".join(f"`{name}` ({n} {'task' if n == 1 else 'tasks'})" for name, n in sizes.items())
     shared = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
     budgets = {
@@ -66,7 +61,7 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
         *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
         *provenance.settings(experiment),
-        METRICS_EXPLAINED,
+        METRICS_EXPLAINED.format(own=domain.metrics_explained, shown=domain.shown),
     ]
 
 
@@ -104,7 +99,7 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
         "comparison at equal generated tokens ignores prompt tokens, which are processed faster."
         if refines
         else "",
-        "Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",
+        *load_domain(experiment.domain).limits,
         *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name != first),
     ]
     unfolded, rest = ("\n".join(f"- {item}" for item in some if item) for some in (items, more))
@@ -153,10 +148,9 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
                 raise RecordError(f"evaluation.primary: {name}: {sentence}{again}, with the config of this experiment")
             sentences[name].append(f"{sentence}{again}.")
         if in_rows := [pair.evaluated_id for pair in in_set if pair.tasks == TEMPLATE_ROWS]:
-            n_rows = experiment.template_rows.n_rows if experiment.template_rows else 0
             sentences[name].append(
-                f"Of the model's earlier training data, the first {n_rows} rows (`template_rows`) have "
-                f"{_listed(in_rows, n)}."
+                f"Of the model's earlier training data, the first {experiment.n_earlier_rows} rows (`template_rows`) "
+                f"have {_listed(in_rows, n)}."
             )
     return {name: listed for name, listed in sentences.items() if listed}
 
@@ -174,9 +168,8 @@ def left_out(experiment: Refining, folder: Path) -> list[str]:
     if parts := experiment.part_names:  # each part has the notes of all
         files["problems to train on"] = folder / f"tasks/{parts[0]}.parquet"
     for task_set in experiment.evaluation.sets:
-        if task_set.source == "generator" or task_set.leave_out_too_large:
-            what = "problems" if task_set.source == "generator" else "tasks"
-            files[f"{what} of `{task_set.name}`"] = folder / f"tasks/{task_set.name}.parquet"
+        if task_set.may_leave_out:
+            files[f"{task_set.unit} of `{task_set.name}`"] = folder / f"tasks/{task_set.name}.parquet"
     rows = _not_trained_on(experiment, folder)
     if not files and not rows:
         return []

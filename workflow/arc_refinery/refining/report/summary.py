@@ -16,6 +16,7 @@ import pandas as pd
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
 from arc_refinery.evaluation.statistics import Comparison
 from arc_refinery.refining.config import Refining, TaskSet
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.refining.report import tables
@@ -54,7 +55,8 @@ def comparisons_section(experiment: Refining, evaluated: Sequence[EvaluatedSet])
     by_set = {result.task_set.name: result.turns for result in evaluated}
     blocks = [_comparisons(evaluated)] if experiment.evaluation.primary else []
     if refining := tables.refining_headline(experiment, by_set):
-        legend = "Pass rate: share of attempts that are right on all pairs. Bold: the 95 % interval excludes 0."
+        checks = load_domain(experiment.domain).checks
+        legend = f"Pass rate: share of attempts that are right on all {checks}. Bold: the 95 % interval excludes 0."
         blocks.append(folded("Differences in later turns, by set", refining, legend))
     return ["## Other comparisons", *blocks] if blocks else []
 
@@ -145,6 +147,7 @@ def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> st
 
 def _terms(experiment: Refining) -> str:
     """Explain the words of the first screen."""
+    domain = load_domain(experiment.domain)
     refining = next((arm for arm in experiment.arms if len(arm.turns) > 1), None)
     example = ""
     if refining:
@@ -155,7 +158,7 @@ def _terms(experiment: Refining) -> str:
         )
     return (
         f"Rows are *arms*, ways to spend attempts on a task{example}. A task is *solved* if its attempts are right on "
-        "all train and test pairs. Brackets: 95 % intervals; differences in percentage points."
+        f"{domain.shown} and {domain.hidden}, all of them. Brackets: 95 % intervals; differences in percentage points."
     )
 
 

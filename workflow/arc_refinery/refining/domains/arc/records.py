@@ -44,6 +44,11 @@ class Outputs:
     test_pixel_score: float = 0.0
     test_correct_grids: float = 0.0
 
+    @property
+    def outputs(self) -> tuple[Grid, ...]:
+        """For all pairs of the task, in its order."""
+        return self.train_outputs + self.test_outputs
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt(records.Prompt):

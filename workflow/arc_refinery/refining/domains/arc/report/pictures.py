@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from arc_refinery.arc.grids import N_COLORS, UNKNOWN, Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.refining.domains.arc.records import Verdict
 from arc_refinery.reporting.markdown import percent
 from arc_refinery.reporting.publish import DPI, save_png
 
@@ -47,15 +48,6 @@ LARGEST_WITH_NUMBERS = 10  # side of a grid; in smaller cells numbers are unread
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
-    """Outputs of an attempt's program, and its source (empty if the completion has no program)."""
-
-    outputs: tuple[Grid, ...]  # train pairs, then test pairs; empty unless all are valid
-    problem: str  # cause of missing outputs
-    program: str
-
-
-@dataclass(frozen=True, slots=True)
 class GridPanel:
     """One grid of a picture and its caption."""
 
@@ -75,7 +67,7 @@ class GridPanel:
         return float(self.grid.shape[0]) * self.cell if self.grid.size else 0.5 * self.side
 
 
-def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
+def draw(task: Task, attempts: Mapping[str, Verdict], path: Path) -> None:
     """Write a PNG file: one column per pair; rows: input, expected output, and the output of each attempt."""
     indices = [*range(len(task.train))[:MAX_TRAIN], *range(len(task.train), len(task.pairs))[:MAX_TEST]]
     pairs = [task.pairs[index] for index in indices]
@@ -83,8 +75,8 @@ def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
         "input": [_task_panel(pair.input) for pair in pairs],
         "expected": [_task_panel(pair.output) for pair in pairs],
         **{
-            label: [_attempt_panel(execution, index, task.pairs[index]) for index in indices]
-            for label, execution in attempts.items()
+            label: [_attempt_panel(verdict, index, task.pairs[index]) for index in indices]
+            for label, verdict in attempts.items()
         },
     }
     n_hidden = len(task.pairs) - len(indices)
@@ -92,13 +84,13 @@ def draw(task: Task, attempts: Mapping[str, Execution], path: Path) -> None:
     _draw_rows(rows, [pair_title(task, index) for index in indices], f"{task.task_id}{more}", path)
 
 
-def draw_repair(task: Task, attempts: Mapping[str, Execution], indices: Sequence[int], path: Path) -> None:
+def draw_repair(task: Task, attempts: Mapping[str, Verdict], indices: Sequence[int], path: Path) -> None:
     """Write a PNG file that fits a phone: one row per pair of `indices`; columns: those that are rows in `draw`."""
     rows = {
         pair_title(task, index): [
             _task_panel(task.pairs[index].input),
             _task_panel(task.pairs[index].output),
-            *(_attempt_panel(execution, index, task.pairs[index]) for execution in attempts.values()),
+            *(_attempt_panel(verdict, index, task.pairs[index]) for verdict in attempts.values()),
         ]
         for index in indices
     }
@@ -148,12 +140,13 @@ def _shape(grid: Grid) -> str:
     return "×".join(map(str, grid.shape))
 
 
-def _attempt_panel(execution: Execution, index: int, pair: Pair) -> GridPanel:
+def _attempt_panel(verdict: Verdict, index: int, pair: Pair) -> GridPanel:
     """Return the panel of an attempt's output for a pair; its caption says how much of it is correct."""
-    if not execution.outputs:
-        problem = textwrap.fill(textwrap.shorten(execution.problem, 90), 22, max_lines=5)
+    if not verdict.detail.outputs:
+        cause = verdict.error or verdict.status.replace("_", " ")
+        problem = textwrap.fill(textwrap.shorten(cause, 90), 22, max_lines=5)
         return GridPanel(UNKNOWN, "no output", instead=problem)
-    output, truth = execution.outputs[index], pair.output
+    output, truth = verdict.detail.outputs[index], pair.output
     if not truth.size:
         return GridPanel(output, "cannot be checked")
     if output.shape != truth.shape:
