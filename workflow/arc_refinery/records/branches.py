@@ -19,11 +19,12 @@ import pyarrow as pa
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records.files import RecordError, check_made_from, columns, remake
 from arc_refinery.records.refining import Attempt, Prompt, Verdict, attempt_id
+from arc_refinery.records.schemas import field_types
 from arc_refinery.records.tool_use import Episode
 
 T = TypeVar("T")
 
-_PROMPT_COLUMNS = ["prompt_id", "task_id", "turn", "parent_id", "augmentation", "train_order"]
+_PROMPT_COLUMNS = ["prompt_id", "task_id", "turn", "parent_id"]
 _EPISODE_COLUMNS = ["episode_id", "question_id"]
 _VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "turn"]
 
@@ -49,21 +50,26 @@ def check_episodes(path: Path, questions: Path, question_ids: Sequence[str], n_e
     check_made_from(path, [questions])
 
 
-def check_branch(files: BranchFiles) -> None:
+def check_branch(
+    files: BranchFiles, prompt_class: type[Prompt] = Prompt, attempt_class: type[Attempt] = Attempt
+) -> None:
     """Raise `RecordError` unless the branch's attempts answer its prompts, and its verdicts are on these, one to one.
 
-    Only ids are read, and hashes of the files that others were made from.
+    Only ids are read, hashes of the files that others were made from, and what the `detail` of attempts repeats of
+    their prompts'.
     """
-    prompts = columns(files.prompts, Prompt, [*_PROMPT_COLUMNS, "n_predictions"])
+    detail = field_types(attempt_class).get("detail")
+    shared = [*_PROMPT_COLUMNS, *(f"detail.{name}" for name in (field_types(detail) if detail else ()))]
+    prompts = columns(files.prompts, prompt_class, [*shared, "n_predictions"])
     task_ids = prompts["task_id"].to_pylist()
     shards = iter(range(files.n_shards))
     for job, verdicts in enumerate(files.verdicts):
         expected = []
         for attempts, shard in zip(files.attempts_of_job(job), shards, strict=False):
             is_in_shard = pa.array(in_shard(task_ids, shard, files.n_shards), pa.bool_())
-            shard_ids = _attempts_on(prompts.filter(is_in_shard))
+            shard_ids = _attempts_on(prompts.filter(is_in_shard), shared)
             source = f"shard {shard} of {files.n_shards} of {files.prompts}"
-            _compare(attempts, columns(attempts, Attempt, shard_ids.column_names), shard_ids, source)
+            _compare(attempts, columns(attempts, attempt_class, shard_ids.column_names), shard_ids, source)
             check_made_from(attempts, [files.prompts])
             expected.append(shard_ids)
         job_ids = pa.concat_tables(expected).select(_VERDICT_COLUMNS)
@@ -72,7 +78,7 @@ def check_branch(files: BranchFiles) -> None:
         check_made_from(verdicts, files.attempts_of_job(job))
 
 
-def _attempts_on(prompts: pa.Table) -> pa.Table:
+def _attempts_on(prompts: pa.Table, names: list[str]) -> pa.Table:
     """Return the ids of all attempts on some prompts."""
     numbers = prompts["n_predictions"].to_pylist()
     ids = [
@@ -80,7 +86,7 @@ def _attempts_on(prompts: pa.Table) -> pa.Table:
         for prompt_id, n in zip(prompts["prompt_id"].to_pylist(), numbers, strict=True)
         for number in range(n)
     ]
-    rows = prompts.select(_PROMPT_COLUMNS).take(np.repeat(np.arange(len(prompts)), numbers))
+    rows = prompts.select(names).take(np.repeat(np.arange(len(prompts)), numbers))
     return rows.add_column(0, "attempt_id", pa.array(ids, pa.string()))
 
 

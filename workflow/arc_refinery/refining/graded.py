@@ -19,7 +19,7 @@ def read_graded(domain: Domain, files: BranchFiles, excluded: Collection[str] = 
 
     Raises `RecordError` if prompts, attempts and verdicts do not match one to one (`records.check_branch`).
     """
-    records.check_branch(files)
+    records.check_branch(files, domain.prompt_class, domain.attempt_class)
     prompts = {prompt.prompt_id: prompt for prompt in records.read(files.prompts, domain.prompt_class)}
     task_ids = dict.fromkeys(prompt.task_id for prompt in prompts.values())
     order = {task_id: index for index, task_id in enumerate(task_ids)}

@@ -124,7 +124,7 @@ def load_branch(
     domain: Domain, files: BranchFiles, task_ids: Collection[str], extra: Sequence[str] = ()
 ) -> pd.DataFrame:
     """Load one branch of `SetResults`, with `extra` columns of attempts; raises `records.RecordError`."""
-    records.check_branch(files)
+    records.check_branch(files, domain.prompt_class, domain.attempt_class)
     records.check_made_from(files.prompts, [files.tasks])
     verdicts = pd.concat([_read_verdicts(domain, path) for path in files.verdicts], ignore_index=True)
     attempts = pd.concat([_read(path, records.Attempt, [*_ATTEMPT_COLUMNS, *extra]) for path in files.attempts])

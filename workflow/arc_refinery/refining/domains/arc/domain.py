@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,8 +64,10 @@ class Domain(domain.Domain):
         known: FeedbackForm = form or "given"  # type: ignore[assignment]  # checked by the command
         return load_template(template, colors, known)
 
-    def texts(self, wording: Template) -> dict[str, Any]:
-        return asdict(wording)
+    def texts(self, wording: Template) -> dict[str, str]:
+        texts = {**asdict(wording), **asdict(wording.notation), **asdict(wording.feedback)}
+        colors = {f"color {number}": word for number, word in enumerate(wording.notation.colors)}
+        return {name: text for name, text in texts.items() if isinstance(text, str)} | colors
 
     def first_turn(self, task: Task, rng: np.random.Generator, sampling: Sampling, wording: Template) -> Shown:
         return augmented_first_turn(task, rng, sampling, wording)
