@@ -19,7 +19,7 @@ import pyarrow as pa
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records.files import RecordError, check_made_from, columns, remake
 from arc_refinery.records.refining import Attempt, Prompt, Verdict, attempt_id
-from arc_refinery.records.schemas import field_types
+from arc_refinery.records.schemas import RecordClass, field_types
 from arc_refinery.records.tool_use import Episode
 
 T = TypeVar("T")
