@@ -51,7 +51,7 @@ def check_episodes(path: Path, questions: Path, question_ids: Sequence[str], n_e
 
 
 def check_branch(
-    files: BranchFiles, prompt_class: type[Prompt] = Prompt, attempt_class: type[Attempt] = Attempt
+    files: BranchFiles, prompt_class: type[RecordClass] = Prompt, attempt_class: type[RecordClass] = Attempt
 ) -> None:
     """Raise `RecordError` unless the branch's attempts answer its prompts, and its verdicts are on these, one to one.
 
