@@ -50,7 +50,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "doctor": "cli.doctor.Doctor",
         "doctor memory": "cli.doctor.Memory",
         "prompts learn": "refining.domains.arc.commands.Learn",
-        "prompts export": "refining.domains.arc.commands.ExportTemplate",
+        "prompts export": "refining.commands.prompts.ExportTemplate",
         "tasks select": "refining.domains.arc.commands.SelectTasks",
     },
     "Results": {

@@ -20,7 +20,7 @@ from arc_refinery.models.shape import names_of, weight_names, without_module
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
 # Packages of what refining refines
-DOMAINS = {"arc": "arc_refinery.refining.domains.arc"}
+DOMAINS = {"arc": "arc_refinery.refining.domains.arc", "code": "arc_refinery.refining.domains.code"}
 
 
 @overload

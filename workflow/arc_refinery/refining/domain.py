@@ -100,6 +100,10 @@ class Domain:
         """Load the texts of prompts, with feedback in this form; raises `InputError`."""
         return None
 
+    def save_wording(self, wording: Any, folder: Path) -> None:
+        """Write the texts as files, for people to edit, that `wording` reads again."""
+        raise NotImplementedError
+
     def texts(self, wording: Any) -> dict[str, str]:
         """Return the texts by name, for their length and for the hash of settings."""
         return {}

@@ -34,7 +34,7 @@ def templates(experiment: Refining) -> Paths:
 
 def task_set(experiment: Refining, tasks: str) -> Paths:
     """The files that an evaluation set is read from."""
-    return experiment.evaluation_set(tasks).files_read()
+    return experiment.files_of_set(tasks)
 
 
 def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:

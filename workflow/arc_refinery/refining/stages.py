@@ -44,6 +44,7 @@ def tasks(experiment: Refining) -> Tasks:
         problems=on_disk(experiment, problems),
         tasks_per_part=parts.tasks_per_part,
         seed=experiment.seed,
+        **experiment.task_settings,
     )
 
 

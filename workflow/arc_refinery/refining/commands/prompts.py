@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from arc_refinery import config
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.commands.flags import Command, Files, RulePath
-from arc_refinery.commands.outputs import Outputs, Writes, csv, page, picture, records_file
+from arc_refinery.commands.outputs import Outputs, Writes, csv, folder_of_files, page, picture, records_file
 from arc_refinery.config import ATTEMPTS, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
@@ -235,3 +235,26 @@ class StudyLengths(Command):
         from arc_refinery.refining.report.lengths import study
 
         study(self.prompts, self.max_model_len, self.output)
+
+
+class ExportTemplate(DomainFlags):
+    """Write a built-in template as a folder, to edit its wording: docs/methods.md.
+
+    Example:
+        arc-refinery prompts export --template words --output mine/words
+    """
+
+    output: Path  # folder to write; model.template can name it
+    template: config.Line  # the template to write
+
+    def files(self) -> list[str]:
+        """Names of the files of a template."""
+        raise NotImplementedError
+
+    def writes(self) -> Outputs:
+        return {"output": [folder_of_files(self.output, "a template", self.files())]}
+
+    def run(self) -> None:
+        domain = self.loaded()
+        domain.save_wording(domain.wording(self.template, ""), self.output)
+        print(f"{self.output}: edit its texts, and set model.template to this folder")

@@ -16,8 +16,12 @@ from arc_refinery.refining.commands.domain import DomainFlags
 from arc_refinery.refining.config import Problems, TaskSet
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from arc_refinery.records import Overlap
+    from arc_refinery.refining.domain import Domain
     from arc_refinery.refining.overlap import SameTasks
+    from arc_refinery.refining.parts import LeftOut
 
 
 class Tasks(DomainFlags):
@@ -46,7 +50,7 @@ class Tasks(DomainFlags):
             return {"problems_left_out": dict(left_out.problems), "pairs_left_out": dict(left_out.pairs)}
 
         n_wanted = n_parts * (self.tasks_per_part or 0)
-        tables = domain.training_tables(self.problems, n_wanted, self.seed, self.n_jobs, left_out)
+        tables = self.tables(domain, n_wanted, left_out)
         with ExitStack() as files:
             writers = [records.writer(path, domain.task_class, self.seed, settings, notes) for path in self.output]
             add = [files.enter_context(writer) for writer in writers]
@@ -54,6 +58,9 @@ class Tasks(DomainFlags):
                 add[part](tasks)
         _log(left_out.pairs, "pairs")
         _log(left_out.problems, "problems")
+
+    def tables(self, domain: "Domain", n_wanted: int, left_out: "LeftOut") -> "Iterator[pa.Table]":
+        return domain.training_tables(self.problems, n_wanted, self.seed, self.n_jobs, left_out)
 
 
 class EvaluationTasks(DomainFlags):

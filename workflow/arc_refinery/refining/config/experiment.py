@@ -147,6 +147,15 @@ class Refining(Compared[Arm]):
     def kept_steps(self, run: str) -> list[int]:
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
 
+    @property
+    def task_settings(self) -> dict[str, Any]:
+        """Flags of the commands that make tasks, besides their source."""
+        return {}
+
+    def files_of_set(self, tasks: str) -> list[str]:
+        """Files that the tasks of an evaluation set are made from."""
+        return self.evaluation_set(tasks).files_read()
+
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
         """Flags of the command that makes the tasks of an evaluation set."""
         return {"task_set": self.evaluation_set(tasks)}

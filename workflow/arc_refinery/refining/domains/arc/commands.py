@@ -145,21 +145,13 @@ def template_folder(path: Path) -> Output:
     return folder_of_files(path, "a template", [file.name for file in template_files(str(path))])
 
 
-class ExportTemplate(Command):
-    """Write a built-in template as a folder, to edit its wording: docs/methods.md.
-
-    Example:
-        arc-refinery prompts export --template words --output mine/words
-    """
-
-    output: Annotated[Path, Writes(template_folder)]  # folder to write; model.template can name it
+class ExportTemplate(prompts.ExportTemplate):
     template: Literal["compact", "words"] = "words"  # the template to write
 
-    def run(self) -> None:
-        from arc_refinery.refining.domains.arc.prompts import load_template, save_template
+    def files(self) -> list[str]:
+        from arc_refinery.refining.domains.arc.prompts import template_files
 
-        save_template(load_template(self.template), self.output)
-        print(f"{self.output}: edit its texts, and set model.template to this folder")
+        return [file.name for file in template_files(str(self.output))]
 
 
 class Learn(Command):

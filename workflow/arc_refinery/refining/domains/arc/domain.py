@@ -29,6 +29,7 @@ from arc_refinery.refining.domains.arc.prompts import (
     first_turn,
     load_template,
     no_feedback,
+    save_template,
 )
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, ShownTask, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
@@ -63,6 +64,9 @@ class Domain(domain.Domain):
     def wording(self, template: str, form: str, colors: Sequence[str] | None = None) -> Template:
         known: FeedbackForm = form or "given"  # type: ignore[assignment]  # checked by the command
         return load_template(template, colors, known)
+
+    def save_wording(self, wording: Template, folder: Path) -> None:
+        save_template(wording, folder)
 
     def texts(self, wording: Template) -> dict[str, str]:
         texts = {**asdict(wording), **asdict(wording.notation), **asdict(wording.feedback)}

@@ -19,6 +19,7 @@ from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport,
 from arc_refinery.errors import InputError
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining.config.rewards import Grade
 from arc_refinery.refining.domains.code.tasks import FAILS, CodeTask, LeftOut, read_tasks
 from arc_refinery.sandbox import Executor, Status
 
@@ -56,6 +57,7 @@ class ShownTest:
 class CodeDetail:
     """A verdict's part that is the domain's."""
 
+    passed: float  # share of all tests that pass, 0..1
     shown_passed: float
     hidden_passed: float
     n_hidden: int
@@ -63,25 +65,27 @@ class CodeDetail:
 
 
 @dataclass(frozen=True, slots=True)
-class CodeGrade:
-    """Result of executing one answer."""
+class CodeGrade(Grade):
+    """Result of executing one answer; its status is ok if the program and its calls of the shown tests ended."""
 
-    status: str  # no_code, ok if the program and its calls of the shown tests ended, or why one did not
-    error: str = ""
-    code: str | None = None
     shown: tuple[ShownTest, ...] = ()
     n_hidden: int = 0
     n_hidden_passed: int = 0
     fingerprint: str = ""  # equal for programs that give the same on the shown tests; empty unless valid
 
     @property
-    def is_valid(self) -> bool:
-        return self.status == Status.ok
+    def n_shown_passed(self) -> int:
+        return sum(test.outcome == AssertOutcome.passed for test in self.shown)
 
     @property
     def score(self) -> float:
         """Share of the shown tests that pass."""
-        return sum(test.outcome == AssertOutcome.passed for test in self.shown) / max(len(self.shown), 1)
+        return self.n_shown_passed / max(len(self.shown), 1)
+
+    @property
+    def passed(self) -> float:
+        """Share of all tests that pass."""
+        return (self.n_shown_passed + self.n_hidden_passed) / max(len(self.shown) + self.n_hidden, 1)
 
     @property
     def hidden_score(self) -> float:
@@ -94,7 +98,7 @@ class CodeGrade:
 
     @property
     def detail(self) -> CodeDetail:
-        return CodeDetail(self.score, self.hidden_score, self.n_hidden, self.shown)
+        return CodeDetail(self.passed, self.score, self.hidden_score, self.n_hidden, self.shown)
 
 
 def grade(answers: Iterable[tuple[str, CodeTask]], executors: Executors) -> Iterator[CodeGrade]:
@@ -127,10 +131,12 @@ def grade_programs(
         yield _grade(code, task, shown[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)
 
 
-def usable_tasks(path: Path, n_shown_tests: int | None, executors: Executors, left_out: LeftOut) -> Iterator[CodeTask]:
+def usable_tasks(
+    path: Path, n_shown_tests: int | None, executors: Executors, left_out: LeftOut, first_row: int = 0
+) -> Iterator[CodeTask]:
     """Yield the tasks of a file whose own programs pass all tests; raise `InputError` if there is none."""
     n_tasks = 0
-    remaining = read_tasks(path, n_shown_tests, left_out)
+    remaining = read_tasks(path, n_shown_tests, left_out, first_row)
     while batch := list(islice(remaining, _AT_ONCE)):
         references = [task.reference or None for task in batch]
         for task, graded in zip(batch, grade_programs(references, batch, executors), strict=True):

@@ -20,6 +20,7 @@ import doctest
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -103,14 +104,14 @@ class _UnusableError(Exception):
     """A row gives no task: reason and detail."""
 
 
-def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut) -> Iterator[CodeTask]:
+def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut, first_row: int = 0) -> Iterator[CodeTask]:
     """Yield the tasks of a file, in order, without running their own programs; raise `InputError` for a bad row.
 
-    `n_shown_tests`: number of tests that a prompt shows; None: the default of the row's form.
+    `first_row`: rows to skip. `n_shown_tests`: tests that a prompt shows; None: the default of the row's form.
     """
     stem = Path(path.name.removesuffix(".gz")).stem
     names: set[str] = set()
-    for number, row in enumerate(read_rows(path), 1):
+    for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
         where = f"{path}: row {number}"
         task = _task_of(row, f"{stem}-{number:06d}", where, n_shown_tests)
         if task.task_id in names:

@@ -20,16 +20,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_text
 from arc_refinery.models.chat import Message
+from arc_refinery.refining.domains.code.forms import FORMS, PLAIN, FeedbackForm, wording_files
 from arc_refinery.refining.domains.code.tasks import CodeTask
 
-PLAIN = "plain"
-FeedbackForm = Literal["failing-tests", "traceback", "verdict-only"]
-FORMS: tuple[FeedbackForm, ...] = get_args(FeedbackForm)
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -113,11 +110,6 @@ def load_wording(name: str, form: str = "failing-tests") -> Wording:
     wording = replace(Wording(form=form), **texts)  # type: ignore[arg-type]
     _check_slots(wording, Path(name))
     return wording
-
-
-def wording_files(name: str) -> list[Path]:
-    """Return the files of a wording; the built-in one has none."""
-    return [] if name == PLAIN else [Path(name, f"{text}.txt") for text in Wording().texts()]
 
 
 def save_wording(wording: Wording, folder: Path) -> None:

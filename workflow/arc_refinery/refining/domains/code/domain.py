@@ -1,0 +1,132 @@
+"""The domain `code`: a program defines functions that pass tests, some of which its prompt shows."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from arc_refinery.asserts.run import AssertOutcome
+from arc_refinery.config import Sandbox
+from arc_refinery.programs import after_thought, last_program
+from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining import domain
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domain import Answer, GradedAttempt, Result, Shown
+from arc_refinery.refining.domains.code import feedback, grading, wording
+from arc_refinery.refining.domains.code.forms import FORMS
+from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade
+from arc_refinery.refining.domains.code.records import Prompt, Verdict
+from arc_refinery.refining.domains.code.tasks import CodeTask, same_tasks
+from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
+from arc_refinery.refining.metrics import Metric
+from arc_refinery.sandbox import Executor, Status
+
+
+class Domain(domain.Domain):
+    task_class, prompt_class, verdict_class = CodeTask, Prompt, Verdict
+
+    # Tasks
+
+    def same_tasks(self, sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
+        return same_tasks(sets)
+
+    # Prompts
+
+    def wording(self, template: str, form: str) -> Wording:
+        return load_wording(template, form or FORMS[0])
+
+    def save_wording(self, texts: Wording, folder: Path) -> None:
+        save_wording(texts, folder)
+
+    def texts(self, texts: Wording) -> dict[str, str]:
+        return texts.texts()
+
+    def first_turn(self, task: CodeTask, rng: np.random.Generator, sampling: Sampling, texts: Wording) -> Shown:
+        return Shown(wording.first_turn(task, texts), task)
+
+    def feedback(self, prompt: Prompt, grade: CodeGrade, texts: Wording) -> str:
+        return feedback.feedback(grade, texts)
+
+    def no_feedback(self, texts: Wording) -> str:
+        return feedback.no_feedback(texts)
+
+    # Grading
+
+    failures_to_refine = FAILURES_TO_REFINE
+
+    @contextmanager
+    def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
+        with ExitStack() as stack:
+            yield tuple(stack.enter_context(sandbox.executor(n_jobs)) for _ in range(3))
+
+    def program(self, text: str) -> str | None:
+        return last_program(after_thought(text), ())
+
+    def grade(self, answers: Sequence[Answer], executors: Any) -> Generator[CodeGrade, None, None]:
+        yield from grading.grade(answers, executors)
+
+    def result(self, grade: CodeGrade, attempt: Any, task: CodeTask) -> Result:
+        return Result(grade.score, grade.is_solved, grade.fingerprint, grade.detail)
+
+    def grade_of(self, graded: GradedAttempt) -> CodeGrade:
+        verdict = graded.verdict
+        return CodeGrade(verdict.status, verdict.error, None, verdict.detail.shown)
+
+    # Metrics
+
+    columns = ("passed", "shown_passed", "hidden_passed")
+    metrics = (
+        Metric("tests passed", "passed"),
+        Metric("shown tests passed", "shown_passed"),
+        Metric("hidden tests passed", "hidden_passed"),
+        Metric("passes shown", "shown_solved"),
+        Metric("shown_is_correct", "shown_solved", is_any=True),
+    )
+    turn_metrics = ("tests passed",)
+    metrics_explained = (
+        "- **tests passed**: share of a task's tests that an attempt passes, 0 if it has no program; **shown tests "
+        "passed**, **hidden tests passed**: of those that the prompt shows, and of the others; **passes shown**: "
+        "attempts that pass all shown tests.\n"
+        "- **is_correct**: tasks with an attempt that passes all tests; these are called *solved*. "
+        "**shown_is_correct**: tasks with an attempt that passes all shown tests."
+    )
+
+    def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
+        return attempts.assign(shown_solved=attempts["score"] == 1.0, hidden_solved=attempts["solved"])
+
+    # Report
+
+    checks, shown, hidden = "tests", "shown tests", "hidden tests"
+    outcomes = (
+        "*correct*: passes all tests; *shown tests only*: passes all shown tests, not all hidden ones; *wrong*: ran, "
+        "but fails a shown test; errors of programs that could not be called, by type."
+    )
+
+    def verdict_lines(self, graded: GradedAttempt) -> Iterator[str]:
+        verdict, detail = graded.verdict, graded.verdict.detail
+        if verdict.status == NO_CODE:
+            yield "no program in the answer"
+            return
+        if verdict.status != Status.ok:
+            yield verdict.error or verdict.status
+        n_hidden_passed = round(detail.hidden_passed * detail.n_hidden)
+        n_passed = sum(test.outcome == AssertOutcome.passed for test in detail.shown)
+        yield (
+            f"passes {n_passed} of {len(detail.shown)} shown tests and {n_hidden_passed} of {detail.n_hidden} hidden "
+            "tests"
+        )
+        for test in detail.shown:
+            if test.outcome != AssertOutcome.passed:
+                gave = ", ".join(f"{value.call} gave {value.value}" for value in test.values)
+                yield f"  {test.test}: {'; '.join(filter(None, [gave, test.error])) or test.outcome}"
+
+    # Demonstrations
+
+    def source_answers(
+        self, tasks: Iterable[CodeTask], texts: Wording, executors: tuple[Executor, ...]
+    ) -> dict[str, str]:
+        answers = ((task.task_id, wording.source_answer(task)) for task in tasks)
+        return {task_id: answer for task_id, answer in answers if answer}
