@@ -241,7 +241,8 @@ def _differences_of_pair(
 
 
 def _turn_header(*sets: TurnDifferences) -> list[str]:
-    metrics = next(metrics for turns in sets for by_turn in turns.values() for metrics in by_turn.values())
+    every = (metrics for turns in sets for by_turn in turns.values() for metrics in by_turn.values())
+    metrics = next(every, {})
     return ["n tasks", *("pass rate" if name == PASS_RATE else name for name in metrics), "pass rate per training"]
 
 
