@@ -133,7 +133,9 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
     kind, domain = config.get("kind", "refining"), config.get("domain", "arc")
     for key, name, built_in in (("kind", kind, KINDS), ("domain", domain, DOMAINS)):
         if not isinstance(name, str):
-            raise ConfigError(f"{origin}: {key} is {name!r:.100}; expected {', '.join(built_in)}, or a package")
+            raise ConfigError(
+                f"{origin}: {key} is {name!r:.100}; expected {', '.join(built_in)}, or the package of a {key}"
+            )
     try:
         own = experiment_class(kind, domain)
     except ConfigError as error:

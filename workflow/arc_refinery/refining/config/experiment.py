@@ -372,7 +372,7 @@ class Refining(Compared[Arm]):
             prompted = type(model).model_fields.keys() - ModelConfig.model_fields.keys()
             if model.model_dump(include=prompted) != self.model.model_dump(include=prompted):
                 raise ValueError(
-                    f"{key}: its {' and '.join(sorted(prompted, reverse=True))} must be that of `model`: turns share "
+                    f"{key}: its {' and '.join(sorted(prompted, reverse=True))} must be those of `model`: turns share "
                     "conversations"
                 )
         if self.training and not self.training_tasks:

@@ -42,7 +42,7 @@ class Grpo(PolicyGradient):
         "feedback, refine, up to `n_turns` answers; they carry loss, the feedback does not. A solved answer ends the "
         "episode.",
     )
-    n_turns: Annotated[PositiveInt, PROMPTS] = Field(
+    n_turns: Annotated[int, PROMPTS] = Field(
         2,
         ge=2,
         le=100,
