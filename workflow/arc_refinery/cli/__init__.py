@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -185,18 +186,17 @@ def parse(words: Sequence[str]) -> Any:
         sys.exit(2)
     from arc_refinery.cli.parsing import read
 
-    return read(load(name, _value_of("--domain", flags)), flags, f"arc-refinery {name}")
+    return read(load(name, _domain(flags)), flags, f"arc-refinery {name}")
 
 
-def _value_of(flag: str, words: Sequence[str]) -> str:
+def _domain(words: Sequence[str]) -> str:
     """Return the domain that the words name."""
-    named = [
-        value or next_word
-        for word, next_word in zip(words, [*words[1:], ""], strict=True)
-        for name, _, value in [word.partition("=")]
-        if name == flag
-    ]
-    return named[-1] if named else "arc"
+    domain = "arc"
+    for word, after in zip_longest(words, words[1:], fillvalue=""):
+        flag, _, value = word.partition("=")
+        if flag == "--domain":
+            domain = value or after
+    return domain
 
 
 def _is_unicode(word: str) -> bool:

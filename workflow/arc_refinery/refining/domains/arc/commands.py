@@ -113,26 +113,24 @@ class SelectTasks(Command):
 
 
 class Colors(Command):
-    """The words for colors in prompts, beside their template."""
-
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
 
-class FirstPrompts(Colors, prompts.FirstPrompts):
+class FirstPrompts(prompts.FirstPrompts, Colors):
     sampling: Annotated[Sampling, FLAT, Without(ATTEMPTS)]
 
     def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
         return domain.wording(self.template, form, self.colors)
 
 
-class Refine(Colors, prompts.Refine):
+class Refine(prompts.Refine, Colors):
     form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
 
     def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
         return domain.wording(self.template, form, self.colors)
 
 
-class WriteDemonstrations(Colors, prompts.WriteDemonstrations):
+class WriteDemonstrations(prompts.WriteDemonstrations, Colors):
     form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
 
     def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
@@ -277,7 +275,7 @@ def _published_grpo() -> Grpo:
     )
 
 
-class Train(Colors, training.Train):
+class Train(training.Train, Colors):
     dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
     model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
