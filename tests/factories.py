@@ -2,9 +2,12 @@
 
     make_attempt(make_prompt(turn=2, parent_id="t/turn1-000/3"), completion="no idea", finish_reason="length")
 
-gives a second-turn attempt whose ids, turn, parent, augmentation and order are those of its prompt.
+gives a second-turn attempt whose ids, turn, parent, augmentation and order are those of its prompt. Prompts, attempts
+and verdicts are ARC's; fields of their `detail` are given like their own: `make_verdict(train_outputs=(grid,))`.
 """
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +15,9 @@ import numpy as np
 from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.records import Attempt, Demonstration, Prompt, Verdict, attempt_id
+from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 
 MODEL = "models/m"
 
@@ -38,16 +42,14 @@ def make_prompt(task: Task | None = None, **changes: Any) -> Prompt:
         "task_id": task.task_id,
         "turn": 1,
         "parent_id": "",
-        "augmentation": IDENTITY,
-        "train_order": tuple(range(len(task.train))),
         "messages": ({"role": "user", "content": f"task {task.task_id}"},),
         "text": f"<|user|>task {task.task_id}<|assistant|>",
         "n_tokens": 20,
         "n_predictions": 1,
-        "train": task.train,
-        "test": task.test,
     }
-    return Prompt(**fields | changes)
+    order = tuple(range(len(task.train)))
+    shown = {"augmentation": IDENTITY, "train_order": order, "train": task.train, "test": task.test}
+    return Prompt(**with_detail(ShownTask, shown, fields | changes))
 
 
 def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:
@@ -64,21 +66,21 @@ def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:
         "seed": 0,
         "temperature": 1.0,
         "top_p": 1.0,
-        "augmentation": prompt.augmentation,
-        "train_order": prompt.train_order,
         "completion": "a program",
         "n_prompt_tokens": prompt.n_tokens,
         "n_tokens": 10,
         "finish_reason": "stop",
         "logprob": -1.0,
     }
-    return Attempt(**fields | changes)
+    view = {"augmentation": prompt.detail.augmentation, "train_order": prompt.detail.train_order}
+    return Attempt(**with_detail(View, view, fields | changes))
 
 
 def make_verdict(attempt: Attempt | None = None, **changes: Any) -> Verdict:
-    """An attempt's program ran and solved nothing; its fingerprint is that of its outputs unless it is given."""
+    """An attempt's program ran and solved nothing; fingerprint, score and solved follow from outputs and scores."""
     attempt = make_attempt() if attempt is None else attempt
     outputs = (*changes.get("train_outputs", ()), *changes.get("test_outputs", ()))
+    train, test = (changes.get(f"{pairs}_correct_grids", 0.0) for pairs in ("train", "test"))
     fields: dict[str, Any] = {
         "attempt_id": attempt.attempt_id,
         "prompt_id": attempt.prompt_id,
@@ -89,15 +91,19 @@ def make_verdict(attempt: Attempt | None = None, **changes: Any) -> Verdict:
         "has_closed_code": changes.get("status") != "no_code",
         "status": "ok",
         "error": "",
-        "train_outputs": (),
-        "test_outputs": (),
         "fingerprint": fingerprint(outputs) if outputs else "",
-        "train_pixel_score": 0.0,
-        "train_correct_grids": 0.0,
-        "test_pixel_score": 0.0,
-        "test_correct_grids": 0.0,
+        "score": train,
+        "solved": train == 1.0 == test,
     }
-    return Verdict(**fields | changes)
+    return Verdict(**with_detail(Outputs, {}, fields | changes))
+
+
+def with_detail(cls: type[Any], defaults: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record, those of its detail gathered in it."""
+    names = {field.name for field in dataclasses.fields(cls)}
+    inside = {name: value for name, value in fields.items() if name in names}
+    outside = {name: value for name, value in fields.items() if name not in names}
+    return {"detail": cls(**{**defaults, **inside})} | outside
 
 
 def make_demonstration(**changes: Any) -> Demonstration:

@@ -15,9 +15,9 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
-from arc_refinery.records import Attempt, Prompt, Verdict
 from arc_refinery.refining import inputs, stages
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
 Answers = Mapping[str, Mapping[str, str]]  # per branch and task, one letter per attempt
 
@@ -49,9 +49,9 @@ def settings(arms: Mapping[str, Sequence[Mapping[str, Any]]], name: str = "tiny"
 
 def finished(
     results: Path, content: Mapping[str, Any], answers: Answers, tasks: Sequence[str], n_shards: int = 1
-) -> tuple[Refining, Path]:
+) -> tuple[ArcExperiment, Path]:
     """Write the files of a finished experiment with one set, in shards; returns it with its folder."""
-    experiment = config.validate_experiment(dict(content), "test", Refining)
+    experiment = config.validate_experiment(dict(content), "test", ArcExperiment)
     (task_set,) = experiment.evaluation.sets
     sharded = task_set.model_copy(update={"shards": n_shards})
     evaluation = experiment.evaluation.model_copy(update={"sets": (sharded,)})
@@ -78,7 +78,7 @@ def finished(
     return experiment, folder
 
 
-def sampled_with(experiment: Refining, tasks: str, branch: str) -> dict[str, Any]:
+def sampled_with(experiment: ArcExperiment, tasks: str, branch: str) -> dict[str, Any]:
     """Metadata of a branch's attempts: the settings that they were sampled with."""
     job = stages.sample(experiment, tasks, branch)
     adapters = inputs.adapter(experiment, tasks, branch)
