@@ -8,7 +8,7 @@ and verdicts are ARC's; fields of their `detail` are given like their own: `make
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,9 +17,13 @@ from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 
 MODEL = "models/m"
+ARC = Domain()
+
+AnyRecord = TypeVar("AnyRecord", Prompt, Attempt, Verdict)
 
 
 def make_grid(*rows: str) -> Grid:
@@ -49,7 +53,7 @@ def make_prompt(task: Task | None = None, **changes: Any) -> Prompt:
     }
     order = tuple(range(len(task.train)))
     shown = {"augmentation": IDENTITY, "train_order": order, "train": task.train, "test": task.test}
-    return Prompt(**with_detail(ShownTask, shown, fields | changes))
+    return Prompt(**_fields(ShownTask, shown, fields | changes))
 
 
 def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:
@@ -73,7 +77,7 @@ def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:
         "logprob": -1.0,
     }
     view = {"augmentation": prompt.detail.augmentation, "train_order": prompt.detail.train_order}
-    return Attempt(**with_detail(View, view, fields | changes))
+    return Attempt(**_fields(View, view, fields | changes))
 
 
 def make_verdict(attempt: Attempt | None = None, **changes: Any) -> Verdict:
@@ -95,10 +99,15 @@ def make_verdict(attempt: Attempt | None = None, **changes: Any) -> Verdict:
         "score": train,
         "solved": train == 1.0 == test,
     }
-    return Verdict(**with_detail(Outputs, {}, fields | changes))
+    return Verdict(**_fields(Outputs, {}, fields | changes))
 
 
-def with_detail(cls: type[Any], defaults: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def with_detail(record: AnyRecord, **changes: Any) -> AnyRecord:
+    """A record with changes of its detail: `with_detail(prompt, augmentation=IDENTITY)`."""
+    return dataclasses.replace(record, detail=dataclasses.replace(record.detail, **changes))
+
+
+def _fields(cls: type[Any], defaults: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record, those of its detail gathered in it."""
     names = {field.name for field in dataclasses.fields(cls)}
     inside = {name: value for name, value in fields.items() if name in names}

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from arc_refinery.refining.config import Arm, Turn
+from arc_refinery.refining.domains.arc.metrics import METRICS, NAMES, derive
 from arc_refinery.refining.evaluation.results import (
-    METRICS,
     SetResults,
     n_tasks_with_budget_left,
     per_task,
@@ -40,28 +40,28 @@ def attempt(
         "train_correct_grids": train[1],
         "test_pixel_score": test[0],
         "test_correct_grids": test[1],
-        "train_is_correct": train[1] == 1,
-        "test_is_correct": test[1] == 1,
     }
 
 
 def four_attempts() -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            attempt("mixed", 0, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
-            attempt("mixed", 1, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
-            attempt("mixed", 2, "ok", "B", train=(1, 1), test=(0.75, 0.5)),
-            attempt("mixed", 3, "error"),
-            attempt("dumb", 0, "no_code"),
-            attempt("dumb", 1, "timeout"),
-            attempt("split", 0, "ok", "C", train=(1, 1), test=(0, 0)),
-            attempt("split", 1, "ok", "D", train=(0, 0), test=(1, 1)),
-        ]
+    return derive(
+        pd.DataFrame(
+            [
+                attempt("mixed", 0, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
+                attempt("mixed", 1, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
+                attempt("mixed", 2, "ok", "B", train=(1, 1), test=(0.75, 0.5)),
+                attempt("mixed", 3, "error"),
+                attempt("dumb", 0, "no_code"),
+                attempt("dumb", 1, "timeout"),
+                attempt("split", 0, "ok", "C", train=(1, 1), test=(0, 0)),
+                attempt("split", 1, "ok", "D", train=(0, 0), test=(1, 1)),
+            ]
+        )
     )
 
 
 def test_figures_of_a_task_are_means_over_its_attempts():
-    metrics = per_task(four_attempts(), ["mixed"]).loc["mixed"]
+    metrics = per_task(four_attempts(), ["mixed"], METRICS).loc["mixed"]
     expected = {
         "valid code": 3 / 4,
         "any code": 1.0,
@@ -79,30 +79,40 @@ def test_figures_of_a_task_are_means_over_its_attempts():
         "pass_rate": 0.0,
     }
     assert metrics.to_dict() == pytest.approx(expected)
-    assert tuple(metrics.index) == (*METRICS, "pass_rate")
+    assert tuple(metrics.index) == (*NAMES, "pass_rate")
+
+
+def test_a_domain_without_metrics_has_those_that_all_have():
+    metrics = per_task(four_attempts(), ["mixed", "split"], ())
+    assert metrics.T.to_dict("list") == {
+        "mixed": [3 / 4, 1.0, 3 / 4, 2 / 4, 0.0, 0.0],
+        "split": [1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+    }
+    names = ["valid code", "any code", "valid outputs", "unique outputs", "is_correct", "pass_rate"]
+    assert list(metrics.columns) == names
 
 
 def test_code_that_never_ended_is_code_without_outputs():
-    metrics = per_task(four_attempts(), ["dumb"]).loc["dumb"]
+    metrics = per_task(four_attempts(), ["dumb"], METRICS).loc["dumb"]
     assert metrics["any code"] == 0.5
     assert metrics.drop("any code").tolist() == [0.0] * (len(metrics) - 1)
 
 
 def test_a_task_is_correct_when_train_and_test_each_have_a_correct_attempt():
-    metrics = per_task(four_attempts(), ["split"]).loc["split"]
+    metrics = per_task(four_attempts(), ["split"], METRICS).loc["split"]
     assert metrics["train_pass_rate"] == metrics["test_pass_rate"] == 0.5
     assert metrics["pass_rate"] == 0.0  # neither attempt is right on all pairs
     assert metrics["is_correct"] == 1.0
 
 
 def test_tasks_keep_their_order_and_one_without_attempts_counts_as_zero():
-    metrics = per_task(four_attempts(), ["split", "untried", "mixed"])
+    metrics = per_task(four_attempts(), ["split", "untried", "mixed"], METRICS)
     assert list(metrics.index) == ["split", "untried", "mixed"]
     assert metrics.loc["untried"].tolist() == [0.0] * len(metrics.columns)
 
 
 def test_no_attempts_at_all_give_zeros():
-    assert per_task(four_attempts()[:0], ["a", "b"]).to_numpy().sum() == 0.0
+    assert per_task(four_attempts()[:0], ["a", "b"], METRICS).to_numpy().sum() == 0.0
 
 
 def results() -> SetResults:

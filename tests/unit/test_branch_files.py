@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from factories import make_attempt, make_prompt, make_task, make_verdict
+from factories import ARC, make_attempt, make_prompt, make_task, make_verdict
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
@@ -34,15 +34,15 @@ def branch(folder: Path, verdicts: Iterable[str]) -> BranchFiles:
     files = BranchFiles(folder, n_shards=3, shards_per_grading_job=3)
     prompts = {task: make_prompt(make_task(task)) for task in TASKS}
     attempts = {task: make_attempt(prompt) for task, prompt in prompts.items()}
-    records.write(files.prompts, records.Prompt, prompts.values(), 0, {})
+    records.write(files.prompts, ARC.prompt_class, prompts.values(), 0, {})
     for shard, path in enumerate(files.attempts):
-        records.write(path, records.Attempt, [attempts[task] for task in TASKS[shard::3]], 0, {})
-    records.write(files.verdicts[0], records.Verdict, [make_verdict(attempts[task]) for task in verdicts], 0, {})
+        records.write(path, ARC.attempt_class, [attempts[task] for task in TASKS[shard::3]], 0, {})
+    records.write(files.verdicts[0], ARC.verdict_class, [make_verdict(attempts[task]) for task in verdicts], 0, {})
     return files
 
 
 def test_attempts_find_their_verdicts_and_come_in_the_order_of_tasks(tmp_path: Path):
-    graded = list(read_graded(branch(tmp_path, "ebdac")))
+    graded = list(read_graded(ARC, branch(tmp_path, "ebdac")))
     assert "".join(attempt.prompt.task_id for attempt in graded) == TASKS
     assert all(attempt.attempt.attempt_id == attempt.verdict.attempt_id for attempt in graded)
 
@@ -58,4 +58,4 @@ def test_attempts_find_their_verdicts_and_come_in_the_order_of_tasks(tmp_path: P
 def test_verdicts_on_other_attempts_are_refused(tmp_path: Path, verdicts: str, message: str):
     files = branch(tmp_path, verdicts)
     with pytest.raises(RecordError, match=f"verdicts/000.parquet: {message}.*Re-make it: delete it, then run"):
-        list(read_graded(files))
+        list(read_graded(ARC, files))

@@ -1,16 +1,18 @@
 """Verdicts, with the real sandbox: what is executed, what it is compared with, in whose form outputs are kept."""
 
 import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from factories import make_attempt, make_grid, make_prompt, make_task
+from factories import ARC, make_attempt, make_grid, make_prompt, make_task
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.records import Attempt, Verdict
+from arc_refinery.refining.domains.arc.domain import Domain
+from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Verdict
 from arc_refinery.refining.grading import ATTEMPTS_AT_ONCE, grade_attempts
 from arc_refinery.sandbox import Executor
 
@@ -44,8 +46,17 @@ def attempt(completion: str, task: Task = SAME, name: str = "a", **prompt: Any) 
     return make_attempt(make_prompt(task, **prompt), attempt_id=name, completion=completion)
 
 
+def verdicts_on(attempts: Iterable[Attempt], tasks: Mapping[str, Task], executor: Executor) -> Iterator[Verdict]:
+    return cast(Iterator[Verdict], grade_attempts(ARC, attempts, tasks, (executor,)))
+
+
+def correct(verdict: Verdict) -> tuple[bool, bool]:
+    """Whether all train grids are right, and all test grids."""
+    return verdict.detail.train_correct_grids == 1.0, verdict.detail.test_correct_grids == 1.0
+
+
 def graded(executor: Executor, *attempts: Attempt) -> list[Verdict]:
-    return list(grade_attempts(attempts, TASKS, executor))
+    return list(verdicts_on(attempts, TASKS, executor))
 
 
 IDENTITY_PROGRAM = block("def transform(grid):\n    return grid")
@@ -58,8 +69,8 @@ def test_verdicts_come_in_the_order_of_the_attempts(executor: Executor) -> None:
     verdicts = graded(executor, *attempts)
     assert [verdict.attempt_id for verdict in verdicts] == ["0", "1", "nothing", "2", "3", "4"]
     assert [verdict.status for verdict in verdicts] == ["ok", "ok", "no_code", "error", "ok", "ok"]
-    assert verdicts[1].train_outputs[0].tolist() == [[1, 2]]
-    assert verdicts[4].train_outputs[0].tolist() == [[1, 3], [2, 4]]
+    assert verdicts[1].detail.train_outputs[0].tolist() == [[1, 2]]
+    assert verdicts[4].detail.train_outputs[0].tolist() == [[1, 3], [2, 4]]
 
 
 def test_a_verdict_carries_the_names_of_its_attempt(executor: Executor) -> None:
@@ -70,9 +81,8 @@ def test_a_verdict_carries_the_names_of_its_attempt(executor: Executor) -> None:
 def test_a_completion_without_a_program_is_no_code(executor: Executor) -> None:
     (verdict,) = graded(executor, attempt("def transform(grid): return grid"))
     assert (verdict.status, verdict.program_hash, verdict.error, verdict.fingerprint) == ("no_code", "", "", "")
-    assert (verdict.train_outputs, verdict.test_outputs) == ((), ())
-    assert (verdict.train_pixel_score, verdict.test_pixel_score, verdict.train_correct_grids) == (0.0, 0.0, 0.0)
-    assert not verdict.train_is_correct and not verdict.test_is_correct
+    assert verdict.detail == Outputs((), (), 0.0, 0.0, 0.0, 0.0)
+    assert (verdict.score, verdict.solved) == (0.0, False)
 
 
 @pytest.mark.parametrize(
@@ -98,10 +108,10 @@ def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Exe
     # mirroring left and right is mirroring up and down after a quarter turn; 1 and 2 are shown as 5 and 7
     code = "def transform(grid):\n    grid = np.flipud(grid)\n    return np.where(grid == 5, 7, grid)"
     (verdict,) = graded(executor, attempt(block(code), MIRROR, augmentation=TURNED, train_order=(2, 0, 1)))
-    assert verdict.status == "ok"
-    assert verdict.train_is_correct and verdict.test_is_correct
-    assert [out.tolist() for out in verdict.train_outputs] == [pair.output.tolist() for pair in MIRROR.train]
-    assert [out.tolist() for out in verdict.test_outputs] == [pair.output.tolist() for pair in MIRROR.test]
+    assert (verdict.status, correct(verdict)) == ("ok", (True, True))
+    assert (verdict.score, verdict.solved) == (1.0, True)
+    assert [out.tolist() for out in verdict.detail.train_outputs] == [pair.output.tolist() for pair in MIRROR.train]
+    assert [out.tolist() for out in verdict.detail.test_outputs] == [pair.output.tolist() for pair in MIRROR.test]
 
 
 def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(executor: Executor) -> None:
@@ -111,8 +121,8 @@ def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(exec
         attempt(block(code), MIRROR, prompt_id="plain"),
         attempt(block(code), MIRROR, prompt_id="turned", augmentation=TURNED),
     )
-    assert plain.train_is_correct and plain.test_is_correct
-    assert not shown_turned.train_is_correct and not shown_turned.test_is_correct
+    assert correct(plain) == (True, True)
+    assert correct(shown_turned) == (False, False)
 
 
 def test_the_program_gets_the_inputs_as_they_were_shown(executor: Executor) -> None:
@@ -130,25 +140,25 @@ def test_outputs_are_kept_in_the_original_form_under_every_symmetry(
     form = Augmentation(n_rotations, transpose, (3, 1, 4, 0, 5, 9, 2, 6, 8, 7))
     order = (1, 2, 0)
     (verdict,) = graded(executor, attempt(IDENTITY_PROGRAM, MIRROR, augmentation=form, train_order=order))
-    outputs = [out.tolist() for out in (*verdict.train_outputs, *verdict.test_outputs)]
+    outputs = [out.tolist() for out in (*verdict.detail.train_outputs, *verdict.detail.test_outputs)]
     assert outputs == [pair.input.tolist() for pair in MIRROR.pairs]
 
 
 def test_scores_of_a_wrong_program(executor: Executor) -> None:
     (verdict,) = graded(executor, attempt(IDENTITY_PROGRAM))
     # the first train pair is right, the second in 1 of 4 cells; the test's one cell in 1 of the 2 x 2 that are wanted
-    assert verdict.train_correct_grids == 0.5
-    assert verdict.train_pixel_score == pytest.approx((1 + 1 / 4) / 2)
-    assert verdict.test_correct_grids == 0.0
-    assert verdict.test_pixel_score == pytest.approx(1 / 4)
-    assert not verdict.train_is_correct and not verdict.test_is_correct
+    assert verdict.detail.train_correct_grids == 0.5
+    assert verdict.detail.train_pixel_score == pytest.approx((1 + 1 / 4) / 2)
+    assert verdict.detail.test_correct_grids == 0.0
+    assert verdict.detail.test_pixel_score == pytest.approx(1 / 4)
+    assert (verdict.score, verdict.solved) == (0.5, False)
 
 
 def test_a_program_may_be_right_on_the_test_pairs_alone(executor: Executor) -> None:
     code = "def transform(grid):\n    return [[5, 6], [6, 5]]"
     (verdict,) = graded(executor, attempt(block(code)))
-    assert verdict.test_is_correct and not verdict.train_is_correct
-    assert (verdict.train_correct_grids, verdict.test_correct_grids) == (0.0, 1.0)
+    assert (verdict.detail.train_correct_grids, verdict.detail.test_correct_grids) == (0.0, 1.0)
+    assert (verdict.score, verdict.solved) == (0.0, False)
 
 
 def test_a_program_answers_hidden_pairs_too(executor: Executor) -> None:
@@ -156,19 +166,20 @@ def test_a_program_answers_hidden_pairs_too(executor: Executor) -> None:
     task = replace(MIRROR, hidden=hidden)
     code = "def transform(grid):\n    grid = np.fliplr(grid)\n    grid[grid == 1] = 2\n    return grid"
     with_hidden, without = (
-        next(grade_attempts([attempt(block(code), answered)], {"mirror": answered}, executor))
+        next(verdicts_on([attempt(block(code), answered)], {"mirror": answered}, executor))
         for answered in (task, MIRROR)
     )
-    assert [grid.tolist() for grid in with_hidden.test_outputs[2:]] == [[[2, 2]], [[3, 3]]]
-    assert (without.test_correct_grids, with_hidden.test_correct_grids) == (1.0, 3 / 4)
+    assert [grid.tolist() for grid in with_hidden.detail.test_outputs[2:]] == [[[2, 2]], [[3, 3]]]
+    assert (without.detail.test_correct_grids, with_hidden.detail.test_correct_grids) == (1.0, 3 / 4)
+    assert [(verdict.score, verdict.solved) for verdict in (without, with_hidden)] == [(1.0, True), (1.0, False)]
     assert with_hidden.fingerprint == without.fingerprint  # it covers what the prompt shows: parents are chosen by it
 
 
 def test_hidden_pairs_are_executed_in_the_form_of_the_prompt(executor: Executor) -> None:
     task = replace(SAME, hidden=(Pair(make_grid("57"), make_grid("57")),))
     turned = attempt(IDENTITY_PROGRAM, task, augmentation=TURNED, train_order=(1, 0))
-    (verdict,) = grade_attempts([turned], {"same": task}, executor)
-    assert verdict.test_outputs[-1].tolist() == [[5, 7]]
+    (verdict,) = verdicts_on([turned], {"same": task}, executor)
+    assert verdict.detail.test_outputs[-1].tolist() == [[5, 7]]
 
 
 def test_an_exception_is_reported_with_type_message_and_line(executor: Executor) -> None:
@@ -176,14 +187,14 @@ def test_an_exception_is_reported_with_type_message_and_line(executor: Executor)
     (verdict,) = graded(executor, attempt(block(code)))
     # line 1 is the import, line 2 is empty, line 3 the def
     assert (verdict.status, verdict.error) == ("error", "IndexError: too far (line 4)")
-    assert (verdict.train_outputs, verdict.fingerprint, verdict.train_pixel_score) == ((), "", 0.0)
+    assert (verdict.detail.train_outputs, verdict.fingerprint, verdict.detail.train_pixel_score) == ((), "", 0.0)
     assert verdict.program_hash
 
 
 def test_one_failing_input_leaves_no_outputs(executor: Executor) -> None:
     code = "def transform(grid):\n    return grid if grid.size > 1 else 1 / 0"
     (verdict,) = graded(executor, attempt(block(code)))
-    assert (verdict.status, verdict.train_outputs, verdict.test_outputs) == ("error", (), ())
+    assert (verdict.status, verdict.detail.train_outputs, verdict.detail.test_outputs) == ("error", (), ())
     assert verdict.error == "ZeroDivisionError: division by zero (line 4)"
 
 
@@ -201,10 +212,7 @@ def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
         attempt(IDENTITY_PROGRAM + "\nHope that helps.", name="c"),
     )
     for again in (other, longer):
-        assert [out.tolist() for out in again.train_outputs] == [out.tolist() for out in one.train_outputs]
-        assert [out.tolist() for out in again.test_outputs] == [out.tolist() for out in one.test_outputs]
-        apart = ("attempt_id", "train_outputs", "test_outputs")  # == is not for arrays
-        second, first = ({k: v for k, v in asdict(verdict).items() if k not in apart} for verdict in (again, one))
+        second, first = (repr(asdict(replace(verdict, attempt_id=""))) for verdict in (again, one))
         assert second == first
 
 
@@ -220,7 +228,7 @@ def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) ->
 def test_attempts_are_read_a_bounded_number_ahead(executor: Executor) -> None:
     taken = itertools.count()
     endless = (attempt("no program", name=str(number)) for number in taken)
-    verdicts = grade_attempts(endless, TASKS, executor)
+    verdicts = verdicts_on(endless, TASKS, executor)
     assert [next(verdicts).status for _ in range(3)] == ["no_code"] * 3
     assert next(taken) == ATTEMPTS_AT_ONCE
 
@@ -231,7 +239,7 @@ def test_equal_programs_of_two_prompts_are_graded_on_their_own_tasks(executor: E
     )
     assert one.program_hash == other.program_hash
     assert one.fingerprint != other.fingerprint
-    assert (len(one.train_outputs), len(other.train_outputs)) == (2, 3)
+    assert (len(one.detail.train_outputs), len(other.detail.train_outputs)) == (2, 3)
 
 
 def test_equal_outputs_have_equal_fingerprints_and_others_not(executor: Executor) -> None:
@@ -259,11 +267,10 @@ def test_a_program_can_run_on_the_outputs_of_its_parent(executor: Executor) -> N
     seen_turned = attempt(turn, task, "turned", parent_id="parent", augmentation=TURNED, train_order=(1, 0))
     other = attempt(flip, task, "other", parent_id="right already")
     parent_outputs = {"parent": outputs, "right already": tuple(pair.output for pair in task.pairs)}
-    verdicts = list(grade_attempts([plain, seen_turned, other], {"same": task}, executor, outputs=parent_outputs))
-    assert [(verdict.train_is_correct, verdict.test_is_correct) for verdict in verdicts] == [
-        (True, True),
-        (True, True),
-        (False, False),
-    ]
+    continued = Domain()
+    continued.outputs_of_parents = parent_outputs
+    attempts = [plain, seen_turned, other]
+    verdicts = cast(list[Verdict], list(grade_attempts(continued, attempts, {"same": task}, (executor,))))
+    assert [correct(verdict) for verdict in verdicts] == [(True, True), (True, True), (False, False)]
     for verdict in verdicts[:2]:
-        assert [grid.tolist() for grid in verdict.test_outputs] == [[[5, 6], [6, 5]], [[7, 5]]]
+        assert [grid.tolist() for grid in verdict.detail.test_outputs] == [[[5, 6], [6, 5]], [[7, 5]]]

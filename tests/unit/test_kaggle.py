@@ -421,8 +421,13 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     ).run()
     verdicts = list(records.read(folder / "verdicts/000.parquet", records.Verdict))
     assert [verdict.status for verdict in verdicts] == ["ok"] * 2
-    assert [[grid.tolist() for grid in verdict.test_outputs] for verdict in verdicts] == [[[[5]], [[6, 7]]], [[[8, 9]]]]
-    assert {(verdict.test_correct_grids, verdict.test_pixel_score) for verdict in verdicts} == {(0.0, 0.0)}
+    assert [[grid.tolist() for grid in verdict.detail.test_outputs] for verdict in verdicts] == [
+        [[[5]], [[6, 7]]],
+        [[[8, 9]]],
+    ]
+    assert {(verdict.detail.test_correct_grids, verdict.detail.test_pixel_score) for verdict in verdicts} == {
+        (0.0, 0.0)
+    }
     Refine(
         folder=folder,
         n_shards=1,
@@ -439,7 +444,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     ).run()
     refined = list(records.read(tmp_path / "turn2.parquet", records.Prompt))
     assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
-    assert all(pair.output.size == 0 for prompt in refined for pair in prompt.test)
+    assert all(pair.output.size == 0 for prompt in refined for pair in prompt.detail.test)
 
 
 def test_an_unknown_output_is_not_in_the_prompt(challenges: Path):

@@ -59,7 +59,7 @@ CODELESS = {"error_type": "ParsingCodeFailed", "error_message": "", "text_predic
 
 def test_predictions_that_were_executed(tmp_path: Path):
     attempts = read(tmp_path, {"t": [executed("a"), executed("b", {}), executed("c", {"n_rot90": 1})]})
-    assert [(attempt.completion, attempt.augmentation) for attempt in attempts] == [
+    assert [(attempt.completion, attempt.detail.augmentation) for attempt in attempts] == [
         ("a", IDENTITY),
         ("b", IDENTITY),
         ("c", Augmentation(1)),
@@ -69,12 +69,12 @@ def test_predictions_that_were_executed(tmp_path: Path):
 def test_failed_predictions_were_asked_for_as_the_others_of_their_task(tmp_path: Path):
     attempts = read(tmp_path, {"t": [FAILED, executed("a", {"n_rot90": 1}), CODELESS]})
     assert [attempt.completion for attempt in attempts] == ["```python\nx = 1\n```", "a", "no idea"]
-    assert {attempt.augmentation for attempt in attempts} == {Augmentation(1)}
+    assert {attempt.detail.augmentation for attempt in attempts} == {Augmentation(1)}
     assert {attempt.prompt_id for attempt in attempts} == {"t/turn1-000"}
 
 
 def test_without_another_prediction_a_failed_one_counts_as_not_augmented(tmp_path: Path):
-    assert [attempt.augmentation for attempt in read(tmp_path, {"t": [FAILED, CODELESS]})] == [IDENTITY] * 2
+    assert [attempt.detail.augmentation for attempt in read(tmp_path, {"t": [FAILED, CODELESS]})] == [IDENTITY] * 2
 
 
 def test_predictions_that_were_not_executed(tmp_path: Path, caplog: pytest.LogCaptureFixture, wording: Wording):
@@ -83,7 +83,7 @@ def test_predictions_that_were_not_executed(tmp_path: Path, caplog: pytest.LogCa
         ("a", "t/turn1-000/000"),
         ("b", "t/turn1-000/001"),
     ]
-    assert [attempt.augmentation for attempt in attempts] == [augmentation_of({"hflip": True})] * 2
+    assert [attempt.detail.augmentation for attempt in attempts] == [augmentation_of({"hflip": True})] * 2
     (message,) = caplog.messages
     assert str(tmp_path / "x_predictions.json.gz") in message
     wording(message)
@@ -112,7 +112,7 @@ def test_what_the_file_does_not_say_has_values_that_no_sampled_attempt_has(tmp_p
     assert (one.task_id, one.turn, one.parent_id, one.model, one.adapter) == ("t", 1, "", "some model", "")
     assert (one.seed, one.n_prompt_tokens, one.n_tokens, one.finish_reason) == (-1, 0, 0, "unknown")
     assert all(math.isnan(value) for value in (one.temperature, one.top_p, one.logprob))
-    assert one.train_order == (0, 1)
+    assert one.detail.train_order == (0, 1)
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -188,12 +188,12 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         True,
         True,
     )
-    assert flipped.train_outputs[0].tolist() == GIVEN.tolist()
+    assert flipped.detail.train_outputs[0].tolist() == GIVEN.tolist()
     read_prompts = list(records.read(prompts, records.Prompt))
     assert [prompt.prompt_id for prompt in read_prompts] == [
         attempt.prompt_id for attempt in records.read(attempts, records.Attempt)
     ]
-    assert read_prompts[1].train[0].input.tolist() == seen
+    assert read_prompts[1].detail.train[0].input.tolist() == seen
 
 
 def test_prompts_need_a_model_whose_template_renders_them(tmp_path: Path, wording: Wording):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from factories import make_attempt, make_demonstration, make_grid, make_prompt, make_task, make_verdict
+from factories import make_attempt, make_demonstration, make_grid, make_prompt, make_task, make_verdict, with_detail
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
@@ -21,7 +21,8 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.records import Prompt, RecordError, Verdict
+from arc_refinery.records import RecordError
+from arc_refinery.refining.domains.arc.records import Outputs, Prompt, Verdict
 from arc_refinery.refining.prompt_files import write_prompts
 
 PAIR = Pair(make_grid("123"), make_grid("0", "9"))
@@ -113,17 +114,17 @@ def test_a_file_without_records_is_read_as_none(path: Path, record: Any):
 def test_what_is_read_again_has_the_types_of_the_record_classes(path: Path):
     records.write(path, Prompt, [PROMPT], 0, {})
     (prompt,) = records.read(path, Prompt)
-    assert prompt.augmentation == TURNED  # a dataclass of hashable fields: lists in it would not be equal
-    assert prompt.train_order == (1, 0)
+    assert prompt.detail.augmentation == TURNED  # a dataclass of hashable fields: lists in it would not be equal
+    assert prompt.detail.train_order == (1, 0)
     assert prompt.messages == PROMPT.messages
-    assert prompt.train[0].output.dtype == np.uint8
+    assert prompt.detail.train[0].output.dtype == np.uint8
 
 
 def test_a_verdict_without_outputs_comes_back(path: Path):
-    crashed = dataclasses.replace(VERDICT, status="crash", train_outputs=(), test_outputs=(), fingerprint="")
+    crashed = dataclasses.replace(VERDICT, status="crash", fingerprint="", detail=Outputs())
     records.write(path, Verdict, [crashed], 0, {})
     (restored,) = records.read(path, Verdict)
-    assert (restored.status, restored.train_outputs, restored.test_outputs) == ("crash", (), ())
+    assert (restored.status, restored.detail.train_outputs, restored.detail.test_outputs) == ("crash", (), ())
 
 
 def test_records_keep_their_order_over_row_groups(path: Path):
@@ -132,11 +133,6 @@ def test_records_keep_their_order_over_row_groups(path: Path):
     records.write(path, Verdict, verdicts, 0, {})
     assert [record.attempt_id for record in records.read(path, Verdict)] == [str(number) for number in range(n_records)]
     assert pq.ParquetFile(path).num_row_groups == 3
-
-
-def test_verdicts_are_correct_only_when_all_grids_are():
-    assert not VERDICT.train_is_correct  # half of its train grids
-    assert VERDICT.test_is_correct
 
 
 def test_missing_folders_are_made(tmp_path: Path):
@@ -173,6 +169,25 @@ def test_a_record_class_of_ones_own_is_written_and_read(path: Path):
     assert records.schema(Review).field("notes").type == pa.list_(
         pa.struct([("text", pa.string()), ("lines", pa.list_(pa.int8()))])
     )
+
+
+def test_a_column_may_be_a_field_of_a_detail(path: Path):
+    other = with_detail(dataclasses.replace(VERDICT, attempt_id="b"), train_correct_grids=0.25)
+    records.write(path, Verdict, [VERDICT, other], 0, {})
+    names = ["detail.train_correct_grids", "attempt_id"]
+    assert records.columns(path, Verdict, names).to_pydict() == {
+        "detail.train_correct_grids": [0.5, 0.25],
+        "attempt_id": [VERDICT.attempt_id, "b"],
+    }
+    assert records.columns(path, Verdict, names[:1], ids={"b"}).to_pylist() == [{"detail.train_correct_grids": 0.25}]
+    assert records.columns(path, Verdict, names[:1]).schema.types == [pa.float64()]
+
+
+def test_records_of_a_domain_that_adds_nothing_have_no_detail(path: Path):
+    plain = records.Verdict(*(getattr(VERDICT, field.name) for field in dataclasses.fields(records.Verdict)))
+    records.write(path, records.Verdict, [plain], 0, {})
+    assert list(records.read(path, records.Verdict)) == [plain]
+    assert "column 'detail' is missing" in message(lambda: list(records.read(path, Verdict)))
 
 
 def test_a_type_that_no_column_stores_is_refused(path: Path):
@@ -224,13 +239,13 @@ def test_notes_are_taken_when_all_records_are_written(path: Path):
 
 def test_prompts_over_the_limit_are_dropped_and_their_lengths_are_noted(path: Path):
     prompts = [dataclasses.replace(PROMPT, prompt_id=f"p{n}", n_tokens=n) for n in (99, 100, 101, 500)]
-    write_prompts(path, prompts, 120, 20, 0, {})
+    write_prompts(Prompt, path, prompts, 120, 20, 0, {})
     assert [prompt.prompt_id for prompt in records.read(path, Prompt)] == ["p99", "p100"]  # 100 is allowed
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 2, "dropped": {"2": [101, 500]}}
 
 
 def test_no_prompts_at_all_are_no_error(path: Path):
-    write_prompts(path, [], 120, 20, 0, {})
+    write_prompts(Prompt, path, [], 120, 20, 0, {})
     assert list(records.read(path, Prompt)) == []
     assert records.notes(path) == {"longest_allowed": 100, "n_dropped": 0, "dropped": {}}
 

@@ -77,7 +77,10 @@ def test_the_first_8_of_16_predictions_answer_the_prompts_that_8_would_have(rend
             other.text,
             other.n_predictions,
         )
-        assert (prompt.augmentation, prompt.train_order) == (other.augmentation, other.train_order)
+        assert (prompt.detail.augmentation, prompt.detail.train_order) == (
+            other.detail.augmentation,
+            other.detail.train_order,
+        )
 
 
 def test_a_prompt_does_not_depend_on_the_other_tasks(renderer: Renderer) -> None:
@@ -97,8 +100,8 @@ def test_each_prompt_has_a_name_of_its_own_and_its_share_of_the_predictions(rend
 
 def test_prompts_tasks_and_seeds_have_augmentations_of_their_own(renderer: Renderer) -> None:
     prompts = first(renderer, 40, (a_task("a"), a_task("b"))) + first(renderer, 40, (a_task("a"),), seed=1)
-    assert len({prompt.augmentation for prompt in prompts}) == len(prompts) == 30
-    assert len({prompt.train_order for prompt in prompts}) == 6  # all orders of three pairs
+    assert len({prompt.detail.augmentation for prompt in prompts}) == len(prompts) == 30
+    assert len({prompt.detail.train_order for prompt in prompts}) == 6  # all orders of three pairs
 
 
 def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Renderer) -> None:
@@ -108,8 +111,8 @@ def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Ren
         "\ninput 1x1\n1 7\noutput 2x2\n1 77\n2 71<|assistant|>"
     )
     assert [prompt.text for prompt in prompts] == [text, text]
-    assert {(prompt.augmentation, prompt.train_order) for prompt in prompts} == {(IDENTITY, (0, 1, 2))}
-    assert [pair.input.tolist() for pair in prompts[0].train] == [pair.input.tolist() for pair in a_task().train]
+    assert {(prompt.detail.augmentation, prompt.detail.train_order) for prompt in prompts} == {(IDENTITY, (0, 1, 2))}
+    assert [pair.input.tolist() for pair in prompts[0].detail.train] == [pair.input.tolist() for pair in a_task().train]
 
 
 def test_a_prompt_may_show_one_test_input_and_is_still_about_all(renderer: Renderer) -> None:
@@ -123,17 +126,17 @@ def test_a_prompt_may_show_one_test_input_and_is_still_about_all(renderer: Rende
     assert {len(pairs) for pairs in visible} == {1}
     assert len({pairs[0].input.item() for pairs in visible}) > 2
     (prompt, *_) = first_turn_prompts([task], 16, some, WORDS, renderer, 0)
-    assert len(prompt.test) == 5
+    assert len(prompt.detail.test) == 5
 
 
 def test_a_prompt_holds_the_task_as_the_model_sees_it(renderer: Renderer) -> None:
     for prompt in first(renderer, 16):
-        for pair, old in zip(prompt.train, prompt.train_order, strict=True):
+        for pair, old in zip(prompt.detail.train, prompt.detail.train_order, strict=True):
             expected = a_task().train[old]
-            assert prompt.augmentation.apply(expected.input).tolist() == pair.input.tolist()
-            assert prompt.augmentation.apply(expected.output).tolist() == pair.output.tolist()
+            assert prompt.detail.augmentation.apply(expected.input).tolist() == pair.input.tolist()
+            assert prompt.detail.augmentation.apply(expected.output).tolist() == pair.output.tolist()
             assert COMPACT.notation.write(pair.output) in prompt.text
-        assert prompt.augmentation.undo(prompt.test[0].input).tolist() == a_task().test[0].input.tolist()
+        assert prompt.detail.augmentation.undo(prompt.detail.test[0].input).tolist() == a_task().test[0].input.tolist()
 
 
 # rendering
@@ -319,26 +322,34 @@ AS_PAIRS = (make_grid("12", "34"), make_grid("5"), make_grid("70")), (make_grid(
 def test_residual_only_asks_for_the_way_from_the_given_grids(source: Prompt, renderer: Renderer) -> None:
     wrong = graded(source, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
     refining = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
-    assert [[pair.input.tolist() for pair in pairs] for pairs in (refining.train, refining.test)] == [
+    assert [[pair.input.tolist() for pair in pairs] for pairs in (refining.detail.train, refining.detail.test)] == [
         [grid.tolist() for grid in grids] for grids in AS_PAIRS
     ]
-    truths = [pair.output.tolist() for pair in (*source.train, *source.test)]
-    assert [pair.output.tolist() for pair in (*refining.train, *refining.test)] == truths
-    assert list(refining.messages) == first_turn(Task("", refining.train, refining.test, ""), COMPACT)
+    truths = [pair.output.tolist() for pair in (*source.detail.train, *source.detail.test)]
+    assert [pair.output.tolist() for pair in (*refining.detail.train, *refining.detail.test)] == truths
+    assert list(refining.messages) == first_turn(Task("", refining.detail.train, refining.detail.test, ""), COMPACT)
     assert (refining.turn, refining.parent_id) == (2, "w")
 
-    again = graded(refining, "again", tuple(pair.output[:1] for pair in refining.train), test_outputs=(make_grid("1"),))
+    again = graded(
+        refining, "again", tuple(pair.output[:1] for pair in refining.detail.train), test_outputs=(make_grid("1"),)
+    )
     third = next(next_turn_prompts([again], PLAN, RESIDUAL_ONLY, renderer))
-    assert [pair.input.tolist() for pair in third.train] == [pair.output[:1].tolist() for pair in source.train]
-    assert [pair.output.tolist() for pair in third.train] == truths[:3]
+    assert [pair.input.tolist() for pair in third.detail.train] == [
+        pair.output[:1].tolist() for pair in source.detail.train
+    ]
+    assert [pair.output.tolist() for pair in third.detail.train] == truths[:3]
 
 
 def test_residual_only_shows_grids_as_the_model_saw_the_task(turned: Prompt, renderer: Renderer) -> None:
     wrong = graded(turned, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
     refining = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
-    assert [pair.input.tolist() for pair in refining.train] == [TURNED.apply(AS_PAIRS[0][i]).tolist() for i in SHOWN]
-    assert [pair.output.tolist() for pair in refining.train] == [pair.output.tolist() for pair in turned.train]
-    assert refining.test[0].input.tolist() == TURNED.apply(AS_PAIRS[1][0]).tolist()
+    assert [pair.input.tolist() for pair in refining.detail.train] == [
+        TURNED.apply(AS_PAIRS[0][i]).tolist() for i in SHOWN
+    ]
+    assert [pair.output.tolist() for pair in refining.detail.train] == [
+        pair.output.tolist() for pair in turned.detail.train
+    ]
+    assert refining.detail.test[0].input.tolist() == TURNED.apply(AS_PAIRS[1][0]).tolist()
 
 
 def test_controls_of_residual_only_show_another_tasks_pairs_or_the_task_itself(renderer: Renderer) -> None:
@@ -356,7 +367,7 @@ def test_controls_of_residual_only_show_another_tasks_pairs_or_the_task_itself(r
     assert [prompt.messages for prompt in other] == [prompt.messages for prompt in real[::-1]]
     assert [source.messages for source in none] == [source.prompt.messages for source in attempts]
     for control in (other, none):  # what the program runs on does not change
-        assert [prompt.train[0].input.tolist() for prompt in control] == [[[1]], [[2]]]
+        assert [prompt.detail.train[0].input.tolist() for prompt in control] == [[[1]], [[2]]]
 
 
 # what the conversation shows
@@ -401,8 +412,10 @@ def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_mode
 
 def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turned: Prompt, renderer: Renderer) -> None:
     refining = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
-    assert (refining.augmentation, refining.train_order) == (TURNED, SHOWN)
-    assert [pair.output.tolist() for pair in refining.train] == [pair.output.tolist() for pair in turned.train]
+    assert (refining.detail.augmentation, refining.detail.train_order) == (TURNED, SHOWN)
+    assert [pair.output.tolist() for pair in refining.detail.train] == [
+        pair.output.tolist() for pair in turned.detail.train
+    ]
     assert refining.text.startswith(turned.text + "my answer w<|end|><|user|>Executing your program gave:")
     assert refining.text.endswith("\n1 00\n2 10\n3 20\npair 3 correct\nWrite a corrected program.<|assistant|>")
     assert renderer.render(refining.messages) == (refining.text, refining.n_tokens)
@@ -427,7 +440,7 @@ def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Te
 
 def test_no_test_grid_appears_in_a_compact_refining_prompt(turned: Prompt, renderer: Renderer) -> None:
     refining = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
-    (test,) = turned.test
+    (test,) = turned.detail.test
     output = TURNED.apply(make_grid("888", "888"))
     for hidden in (test.input, test.output, output):
         assert COMPACT.notation.write(hidden) not in refining.text

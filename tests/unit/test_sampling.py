@@ -139,7 +139,10 @@ def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: 
     for number, (attempt, prompt) in enumerate(zip(attempts, sources, strict=True)):
         assert attempt.attempt_id == f"{prompt.prompt_id}/00{number % 4}"
         assert (attempt.prompt_id, attempt.task_id, attempt.turn) == (prompt.prompt_id, prompt.task_id, 1)
-        assert (attempt.augmentation, attempt.train_order) == (prompt.augmentation, prompt.train_order)
+        assert (attempt.detail.augmentation, attempt.detail.train_order) == (
+            prompt.detail.augmentation,
+            prompt.detail.train_order,
+        )
         assert (attempt.n_prompt_tokens, attempt.model, attempt.adapter) == (prompt.n_tokens, MODEL.path, "")
         assert (attempt.seed, attempt.temperature, attempt.top_p) == (7, 1.0, 0.95)
 

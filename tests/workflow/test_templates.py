@@ -50,7 +50,7 @@ def test_prompts_are_written_with_the_template_and_anew_when_it_is_edited(learne
     done = learned.snakemake("--cores", "1", *wanted)
     assert done.returncode == 0, done.stderr
     prompt = next(read(learned.folder / PROMPTS, Prompt))
-    first = "\n".join(" ".join(COLOR_WORDS[cell] for cell in row) for row in prompt.train[0].input.tolist())
+    first = "\n".join(" ".join(COLOR_WORDS[cell] for cell in row) for row in prompt.detail.train[0].input.tolist())
     assert prompt.text.startswith(f"<|user|>Learn this.\n\nFrom\n{first}\nto\n")
     assert prompt.text.endswith("<|assistant|>So be it:")
     assert not learned.planned(*wanted)

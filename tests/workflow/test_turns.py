@@ -105,7 +105,7 @@ def test_seeds_of_sampling_give_other_prompts_and_other_completions(run: Checkou
     first, second = (attempts(run, f"turn1-sampling-{seed}") for seed in (0, 1))
     assert ({attempt.seed for attempt in first}, {attempt.seed for attempt in second}) == ({0}, {1})
     assert [attempt.task_id for attempt in first] == [attempt.task_id for attempt in second]
-    assert [attempt.augmentation for attempt in first] != [attempt.augmentation for attempt in second]
+    assert [attempt.detail.augmentation for attempt in first] != [attempt.detail.augmentation for attempt in second]
     assert [attempt.completion for attempt in first] != [attempt.completion for attempt in second]
 
 
@@ -138,9 +138,11 @@ def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Chec
                 program: dict[str, Any] = {}
                 sys.modules["common"] = common
                 exec(str(extract_code(attempt.completion)), program)
-                for output, grid in zip(before[attempt.parent_id].train_outputs, verdict.train_outputs, strict=True):
-                    seen = program["transform"](attempt.augmentation.apply(output).astype(int))
-                    assert np.array_equal(attempt.augmentation.undo(np.asarray(seen, np.uint8)), grid)
+                for output, grid in zip(
+                    before[attempt.parent_id].detail.train_outputs, verdict.detail.train_outputs, strict=True
+                ):
+                    seen = program["transform"](attempt.detail.augmentation.apply(output).astype(int))
+                    assert np.array_equal(attempt.detail.augmentation.undo(np.asarray(seen, np.uint8)), grid)
                 n_checked += 1
         assert n_checked
         before = graded
