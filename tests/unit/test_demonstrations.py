@@ -10,21 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import TINY
-from factories import make_attempt, make_demonstration, make_grid, make_task, make_verdict
+from factories import ARC, make_attempt, make_demonstration, make_grid, make_task, make_verdict, with_detail
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Sandbox
-from arc_refinery.records import Demonstration, Prompt, Verdict
-from arc_refinery.refining.commands.prompts import WriteDemonstrations
-from arc_refinery.refining.config import Demonstrations, Sampling
-from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations, source_answers
+from arc_refinery.records import Demonstration
+from arc_refinery.refining import demonstrations
+from arc_refinery.refining.config import Demonstrations
+from arc_refinery.refining.demonstrations import DemonstrationPlan
+from arc_refinery.refining.domain import GradedAttempt
+from arc_refinery.refining.domains.arc.commands import WriteDemonstrations
+from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.domains.arc.demonstrations import source_answers
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.graded import GradedAttempt
-from arc_refinery.refining.next_turn import refining_conversation
 from arc_refinery.refining.prompts import Renderer
 
 FLIP = (
@@ -42,7 +45,8 @@ def a_task(name: str = "it", source: str = FLIP, origin: str = "barc") -> Task:
 
 def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) -> Prompt:
     sampling = Sampling(batch_size=8, use_data_augmentation=False, max_output_tokens=48)
-    (prompt,) = first_turn_prompts([a_task(name)], 8, sampling, template, renderer, seed=0)
+    (prompt,) = first_turn_prompts(ARC, [a_task(name)], 8, sampling, template, renderer, seed=0)
+    assert isinstance(prompt, Prompt)
     return prompt
 
 
@@ -77,6 +81,20 @@ def a_plan(**changed: Any) -> DemonstrationPlan:
     return replace(plan, **changed)
 
 
+def make_demonstrations(
+    graded: list[GradedAttempt],
+    sources: dict[str, str],
+    plan: DemonstrationPlan,
+    template: Template,
+    renderer: Renderer,
+    counts: Counter[str],
+    generated: Collection[str] = (),
+) -> list[Demonstration]:
+    is_learnable = ARC.may_be_learned([a_task(name, origin="generated") for name in generated])
+    made = demonstrations.make_demonstrations(ARC, graded, sources, plan, template, renderer, counts, is_learnable)
+    return list(made)
+
+
 def rows_of(
     graded: list[GradedAttempt],
     renderer: Renderer,
@@ -85,9 +103,9 @@ def rows_of(
     **plan: Any,
 ) -> list[Demonstration]:
     """Rows where every task's own program is right."""
-    sources = {item.attempt.task_id: Target("source", FLIPPED) for item in graded}
+    sources = {item.attempt.task_id: FLIPPED for item in graded}
     counts = Counter() if counts is None else counts
-    return list(make_demonstrations(graded, sources, a_plan(**plan), COMPACT, renderer, counts, generated))
+    return make_demonstrations(graded, sources, a_plan(**plan), COMPACT, renderer, counts, generated)
 
 
 # the tasks' own programs
@@ -111,8 +129,8 @@ def test_only_programs_that_give_every_output_are_answers():
         answers = source_answers(tasks, COMPACT, executor)
         begun = source_answers(tasks[:2], replace(COMPACT, assistant_prefix="So:\n```python\nfrom"), executor)
     bare = FLIPPED.replace("\n\n\ndef", "\n\ndef")
-    assert answers == {"right": Target("source", FLIPPED), "generated": Target("source", bare)}
-    assert begun == {"right": Target("source", f"So:\n{FLIPPED}")}
+    assert answers == {"right": FLIPPED, "generated": bare}
+    assert begun == {"right": f"So:\n{FLIPPED}"}
 
 
 # rows
@@ -129,7 +147,7 @@ def test_incorrect_attempts_are_refined_best_first_into_the_source(renderer: Ren
     rows = rows_of([poor, right, good, same], renderer)
     assert [row.parent_id for row in rows] == ["it/good", "it/poor"]
     assert [row.demonstration_id for row in rows] == ["it/sft-000", "it/sft-001"]
-    text, _ = renderer.render(refining_conversation(good, COMPACT))
+    text, _ = renderer.render(ARC.next_turn(good, good, "whole", COMPACT).messages)
     n_tokens = renderer.count(text) + renderer.count(FLIPPED) + 1
     assert rows[0] == make_demonstration(
         demonstration_id="it/sft-000",
@@ -155,7 +173,7 @@ def test_errors_are_refined_where_that_is_asked_for(renderer: Renderer):
 
 def test_the_source_does_not_answer_an_augmented_task(renderer: Renderer):
     plain = asked(renderer)
-    turned = replace(plain, prompt_id="it/turn1-001", augmentation=TURNED)
+    turned = with_detail(replace(plain, prompt_id="it/turn1-001"), augmentation=TURNED)
     counts: Counter[str] = Counter()
     rows = rows_of([attempt(turned, "turned", 0.5), attempt(plain, "plain", 0.0)], renderer, counts, n_parents=1)
     assert [row.parent_id for row in rows] == ["it/plain"]
@@ -166,7 +184,7 @@ def test_the_source_does_not_answer_an_augmented_task(renderer: Renderer):
 
 def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer: Renderer):
     first = asked(renderer)
-    second, third = (replace(first, prompt_id=f"it/turn1-00{n}", augmentation=TURNED) for n in (1, 2))
+    second, third = (with_detail(replace(first, prompt_id=f"it/turn1-00{n}"), augmentation=TURNED) for n in (1, 2))
     graded = [
         attempt(first, "wrong"),
         solved(first, "long", "```python\nx = 100\n```"),
@@ -251,7 +269,7 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
     template = replace(COMPACT, assistant_prefix="```python\nfrom common import *")
     prompt = asked(renderer, template=template)
     graded = [attempt(prompt, "wrong", completion="```python\nfrom common import *\nx = 1\n```")]
-    plan, sources = a_plan(), {"it": Target("source", FLIPPED)}
+    plan, sources = a_plan(), {"it": FLIPPED}
     (row,) = make_demonstrations(graded, sources, plan, template, renderer, Counter())
     assert row.text.endswith("<|assistant|>```python\nfrom common import *")
     assert row.completion == FLIPPED.removeprefix("```python\nfrom common import *")
@@ -269,7 +287,7 @@ def ran(prompt: Prompt, name: str, *outputs: str, **verdict: Any) -> GradedAttem
 
 
 def hindsight(graded: list[GradedAttempt], renderer: Renderer, **plan: Any) -> list[Demonstration]:
-    return list(make_demonstrations(graded, {}, a_plan(targets="hindsight", **plan), COMPACT, renderer, Counter()))
+    return make_demonstrations(graded, {}, a_plan(targets="hindsight", **plan), COMPACT, renderer, Counter())
 
 
 def test_every_program_is_right_for_the_task_that_its_outputs_make(renderer: Renderer):
@@ -304,7 +322,7 @@ def test_first_turns_in_hindsight_are_answered_as_they_were(renderer: Renderer):
 def test_hindsight_shows_the_task_as_the_program_saw_it(renderer: Renderer):
     plain = asked(renderer)
     task = a_task().map_grids(TURNED.apply).reorder_train((1, 0))
-    seen = replace(plain, augmentation=TURNED, train_order=(1, 0), train=task.train, test=task.test)
+    seen = with_detail(plain, augmentation=TURNED, train_order=(1, 0), train=task.train, test=task.test)
     (row,) = hindsight([ran(seen, "identity", "12", "30", "12")], renderer)
     grids = [COMPACT.notation.write(TURNED.apply(make_grid(cells))) for cells in ("30", "12")]
     assert (
@@ -318,7 +336,7 @@ def test_no_test_output_gets_into_hindsight(renderer: Renderer, share: float):
     texts = set()
     for wanted, last in (("56", "78"), ("65", "87")):
         pair = Pair(make_grid("12"), make_grid(wanted))
-        prompt = replace(asked(renderer), test=(pair,))
+        prompt = with_detail(asked(renderer), test=(pair,))
         graded = [ran(prompt, name, *outputs, last) for name, outputs in (("a", ("12", "30")), ("b", ("11", "33")))]
         plan = a_plan(targets="hindsight", first_turn_share=share)
         rows = make_demonstrations(graded, {}, plan, WORDS, renderer, Counter())
@@ -335,7 +353,7 @@ def test_hindsight_learns_no_program_that_was_cut_failed_or_makes_an_evaluation_
     graded = [
         ran(prompt, "cut", "11", "33", "11", finish_reason="length"),
         attempt(prompt, "raised", status="error", error="IndexError", train_outputs=(), test_outputs=()),
-        replace(good, attempt=replace(good.attempt, attempt_id="it/held out", completion=compact_answer(held_out))),
+        good._replace(attempt=replace(good.attempt, attempt_id="it/held out", completion=compact_answer(held_out))),
         good,
     ]
     counts: Counter[str] = Counter()
@@ -355,7 +373,7 @@ def write_turn(files: BranchFiles, graded: list[GradedAttempt], prompts: list[Pr
     for shard, path in enumerate(files.attempts):
         mine = {prompt.task_id for prompt in prompts[shard :: files.n_shards]}
         some = [item for item in graded if item.attempt.task_id in mine]
-        records.write(path, records.Attempt, [item.attempt for item in some], 0, {})
+        records.write(path, Attempt, [item.attempt for item in some], 0, {})
         verdicts.setdefault(shard // files.shards_per_grading_job, []).extend(item.verdict for item in some)
     for job, path in enumerate(files.verdicts):
         records.write(path, Verdict, verdicts.pop(job), 0, {})
@@ -367,7 +385,7 @@ def named(attempt: GradedAttempt, number: int) -> GradedAttempt:
     """The attempt with the id that sampling gives it."""
     name = records.attempt_id(attempt.prompt.prompt_id, number)
     own, verdict = replace(attempt.attempt, attempt_id=name), replace(attempt.verdict, attempt_id=name)
-    return replace(attempt, attempt=own, verdict=verdict)
+    return attempt._replace(attempt=own, verdict=verdict)
 
 
 def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_grading_jobs(

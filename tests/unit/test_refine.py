@@ -1,23 +1,26 @@
 """Prompts of each turn: augmentations that do not depend on the budget, parents, and what feedback shows of them."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
-from factories import make_attempt, make_grid, make_task, make_verdict
+from factories import ARC, make_attempt, make_grid, make_task, make_verdict, with_detail
 
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import Message
-from arc_refinery.records import Prompt
-from arc_refinery.refining.config import FeedbackKind, History, Sampling
+from arc_refinery.refining import first_turn as first_turns
+from arc_refinery.refining import next_turn
+from arc_refinery.refining.config import FeedbackKind, History
+from arc_refinery.refining.domain import GradedAttempt
+from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, first_turn
-from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.graded import GradedAttempt
-from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts, refining_conversation
+from arc_refinery.refining.domains.arc.records import Prompt
+from arc_refinery.refining.next_turn import NextTurnPlan
 from arc_refinery.refining.prompts import Renderer
 
 HISTORY = get_args(History)
@@ -41,6 +44,28 @@ def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
     )
 
 
+def first_turn_prompts(
+    tasks: Iterable[Task], n: int, sampling: Sampling, wording: Template, renderer: Renderer, seed: int
+) -> Iterator[Prompt]:
+    return cast(Iterator[Prompt], first_turns.first_turn_prompts(ARC, tasks, n, sampling, wording, renderer, seed))
+
+
+def next_turn_prompts(
+    graded: Iterable[GradedAttempt], plan: NextTurnPlan, wording: Template, renderer: Renderer
+) -> Iterator[Prompt]:
+    return cast(Iterator[Prompt], next_turn.next_turn_prompts(ARC, graded, plan, wording, renderer))
+
+
+def best_incorrect(attempts: Sequence[GradedAttempt], *settings: Any) -> list[str]:
+    """The names of the attempts to refine."""
+    return [attempt.attempt.attempt_id for attempt in next_turn.best_incorrect(ARC, attempts, *settings)]
+
+
+def conversation(attempt: GradedAttempt, wording: Template) -> list[Message]:
+    """The conversation that asks to refine an attempt and shows what it gave."""
+    return ARC.next_turn(attempt, attempt, "whole", wording).messages
+
+
 def first(renderer: Renderer, n_predictions: int, tasks: tuple[Task, ...] = (a_task(),), seed: int = 0) -> list[Prompt]:
     return list(first_turn_prompts(tasks, n_predictions, sampling(), COMPACT, renderer, seed))
 
@@ -51,7 +76,7 @@ def prompt(
     """A first-turn prompt of a chosen augmentation and order."""
     seen = task.map_grids(augmentation.apply).reorder_train(order)
     (plain,) = first_turn_prompts([seen], 1, sampling(1, augmented=False), COMPACT, renderer, seed=0)
-    return replace(plain, augmentation=augmentation, train_order=order)
+    return with_detail(plain, augmentation=augmentation, train_order=order)
 
 
 def graded(source: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict: Any) -> GradedAttempt:
@@ -59,10 +84,6 @@ def graded(source: Prompt, name: str, outputs: tuple[Grid, ...] = (), **verdict:
     attempt = make_attempt(source, attempt_id=name, completion=f"my answer {name}")
     fields = {"program_hash": f"hash of {name}", "fingerprint": f"print of {name}", "train_outputs": outputs}
     return GradedAttempt(source, attempt, make_verdict(attempt, **fields | verdict))
-
-
-def names(attempts: list[GradedAttempt]) -> list[str]:
-    return [attempt.attempt.attempt_id for attempt in attempts]
 
 
 # turn 1
@@ -173,7 +194,7 @@ def test_parents_are_ranked_by_correct_grids_then_pixels_then_order(source: Prom
         graded(source, "tie 2", train_correct_grids=1 / 3, train_pixel_score=0.5),
         graded(source, "best", train_correct_grids=2 / 3, train_pixel_score=0.1),
     ]
-    assert names(best_incorrect(attempts, False)) == ["best", "high", "tie 1", "tie 2", "low"]
+    assert best_incorrect(attempts, False) == ["best", "high", "tie 1", "tie 2", "low"]
 
 
 def test_of_equal_fingerprints_the_first_is_kept(source: Prompt) -> None:
@@ -182,8 +203,8 @@ def test_of_equal_fingerprints_the_first_is_kept(source: Prompt) -> None:
         graded(source, "one", train_pixel_score=0.5, fingerprint="same"),
         graded(source, "its copy", train_pixel_score=0.5, fingerprint="same"),
     ]
-    assert names(best_incorrect(attempts, False)) == ["one", "worse"]
-    assert names(best_incorrect(attempts, False, "best")) == ["one", "its copy", "worse"]
+    assert best_incorrect(attempts, False) == ["one", "worse"]
+    assert best_incorrect(attempts, False, "best") == ["one", "its copy", "worse"]
 
 
 def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(source: Prompt) -> None:
@@ -192,7 +213,7 @@ def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_
         graded(source, "misled", train_correct_grids=1.0, train_pixel_score=1.0, test_correct_grids=0.0),
         graded(source, "lucky", train_correct_grids=0.5, train_pixel_score=0.7, test_correct_grids=1.0),
     ]
-    assert names(best_incorrect(attempts, True)) == ["lucky"]
+    assert best_incorrect(attempts, True) == ["lucky"]
 
 
 def test_test_scores_do_not_rank(source: Prompt) -> None:
@@ -200,7 +221,7 @@ def test_test_scores_do_not_rank(source: Prompt) -> None:
         graded(source, "first", train_pixel_score=0.5),
         graded(source, "second", train_pixel_score=0.5, test_correct_grids=1.0, test_pixel_score=1.0),
     ]
-    assert names(best_incorrect(attempts, False)) == ["first", "second"]
+    assert best_incorrect(attempts, False) == ["first", "second"]
 
 
 def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(source: Prompt) -> None:
@@ -211,8 +232,8 @@ def test_programs_that_raised_are_parents_only_if_asked_for_and_come_last(source
         graded(source, "raised too", **raised, program_hash="y"),
         graded(source, "wrong"),
     ]
-    assert names(best_incorrect(attempts, False)) == ["wrong"]
-    assert names(best_incorrect(attempts, True)) == ["wrong", "raised", "raised too"]
+    assert best_incorrect(attempts, False) == ["wrong"]
+    assert best_incorrect(attempts, True) == ["wrong", "raised", "raised too"]
 
 
 @pytest.mark.parametrize("status", ["no_code", "timeout", "memory", "crash", "protocol", "invalid_output"])
@@ -270,7 +291,8 @@ def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
 def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: Renderer) -> None:
     wrong = make_grid("1"), make_grid("2"), make_grid("3")
     attempts = [graded(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
-    attempts[1] = replace(attempts[1], verdict=replace(attempts[1].verdict, train_outputs=(make_grid("4"), *wrong[1:])))
+    other = with_detail(attempts[1].verdict, train_outputs=(make_grid("4"), *wrong[1:]))
+    attempts[1] = attempts[1]._replace(verdict=other)
 
     def told(feedback: FeedbackKind) -> list[str]:
         plan = replace(PLAN, n_predictions=2, feedback=feedback)
@@ -392,7 +414,7 @@ def wrong_in_two(source: Prompt) -> GradedAttempt:
 
 
 def test_the_conversation_is_the_one_that_the_model_had_and_its_own_text(turned: Prompt) -> None:
-    messages = refining_conversation(wrong_in_two(turned), COMPACT)
+    messages = conversation(wrong_in_two(turned), COMPACT)
     assert messages[:-1] == [*turned.messages, {"role": "assistant", "content": "my answer w"}]
     assert messages[-1]["role"] == "user"
 
@@ -401,7 +423,7 @@ def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_mode
     # The third pair is shown first: 77 becomes 88 and, a quarter counter-clockwise, a column of two; its truth is
     # 77/71, as seen 82/88, of which the column covers the right-hand one only with one cell, the left with two: 2 / 4.
     # The first comes second: 120/000 becomes 210/000, turned 00/10/20; its truth 123/000 as seen 30/10/20: 5 / 6.
-    assert refining_conversation(wrong_in_two(turned), COMPACT)[-1]["content"] == (
+    assert conversation(wrong_in_two(turned), COMPACT)[-1]["content"] == (
         "Executing your program gave:"
         "\npair 1 wrong, pixel similarity 50%, expected shape 2x2, given 2x1\n1 8\n2 8"
         "\npair 2 wrong, pixel similarity 83%, given 3x2\n1 00\n2 10\n3 20"
@@ -423,7 +445,7 @@ def test_the_refining_prompt_keeps_augmentation_order_and_the_task_as_seen(turne
 
 def test_a_program_that_raised_is_told_its_exception(source: Prompt) -> None:
     raised = graded(source, "it", status="error", error="IndexError: too far (line 3)", fingerprint="")
-    assert refining_conversation(raised, COMPACT)[-1]["content"] == (
+    assert conversation(raised, COMPACT)[-1]["content"] == (
         "Executing your program failed with IndexError: too far (line 3)\nWrite a corrected program."
     )
 
@@ -431,9 +453,10 @@ def test_a_program_that_raised_is_told_its_exception(source: Prompt) -> None:
 @pytest.mark.parametrize("template", [COMPACT, WORDS])
 def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Template) -> None:
     wrong = wrong_in_two(turned)
-    elsewhere = replace(turned, test=(Pair(make_grid("123"), make_grid("444")),) * 2)
-    other = GradedAttempt(elsewhere, wrong.attempt, replace(wrong.verdict, test_outputs=(make_grid("666", "666"),) * 2))
-    messages, others = (refining_conversation(attempt, template) for attempt in (wrong, other))
+    elsewhere = with_detail(turned, test=(Pair(make_grid("123"), make_grid("444")),) * 2)
+    verdict = with_detail(wrong.verdict, test_outputs=(make_grid("666", "666"),) * 2)
+    other = GradedAttempt(elsewhere, wrong.attempt, verdict)
+    messages, others = (conversation(attempt, template) for attempt in (wrong, other))
     assert messages[-1] == others[-1]
     assert messages[-1]["content"].count("\npair ") == 3
 
