@@ -1,18 +1,18 @@
-"""On-policy second turns on real chat templates: which tokens follow which, and which of them carry loss."""
+"""On-policy turns on real chat templates: which tokens follow which, and which of them carry loss."""
 
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from checkout import TINY
-from factories import make_grid, make_prompt, make_task
+from factories import ARC, make_grid, make_prompt, make_task
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import ModelError
 from arc_refinery.models.chat import Message
-from arc_refinery.records import Prompt
 from arc_refinery.refining.domains.arc.prompts import first_turn, load_template
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.prompts import next_turn
 from arc_refinery.sandbox import Executor
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # they import transformers
     import torch
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    from arc_refinery.refining.rollout import TrainingPrompt, TwoTurnEpisode
+    from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 
 GRID, TURNED, TWICE = make_grid("12", "34"), make_grid("24", "13"), make_grid("43", "21")
 TASK = make_task(train=(Pair(GRID, TURNED), Pair(TURNED, TWICE)), test=(Pair(GRID, TURNED),))
@@ -66,7 +66,7 @@ def ids_of(tokenizer: Any, text: str) -> list[int]:
 def asked(prompt: Prompt = PROMPT) -> "TrainingPrompt":
     from arc_refinery.refining.rollout import TrainingPrompt
 
-    return TrainingPrompt.of(prompt)
+    return TrainingPrompt.of(ARC, prompt)
 
 
 class Sampling:
@@ -93,14 +93,15 @@ class Sampling:
         return sampled, [[-0.5] * len(ids) for ids in sampled]
 
 
-def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[TwoTurnEpisode]":
-    from arc_refinery.refining.rollout import TwoTurns
+def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[OnPolicyEpisode]":
+    from arc_refinery.refining.rollout import OnPolicyTurns
 
-    settings = {"include_errors": False, "max_tokens": 1000, "mask_truncated": True} | changed
-    rollout = TwoTurns([asked()], executor, TEMPLATE, **settings)
+    settings = {"include_errors": False, "n_turns": 2, "history": "whole", "max_tokens": 1000, "mask_truncated": True}
+    settings |= {"domain": ARC, "prompts": [asked()], "executors": (executor,), "wording": TEMPLATE}
+    rollout = OnPolicyTurns(**settings | changed)
     result = rollout([row["prompt"] for row in sampling.rows], sampling)
     assert set(result) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
-    episodes: list[TwoTurnEpisode] = result["episode"]
+    episodes: list[OnPolicyEpisode] = result["episode"]
     return episodes
 
 
@@ -164,6 +165,112 @@ def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> 
     assert [episode.completion_ids[-2:] for episode in episodes[1::2]] == [[7, end], [8, end]]
 
 
+# More than two answers
+
+ASKED = f"<|user|>{PROMPT.messages[0]['content']}<|assistant|>"
+MIRRORED = (
+    "<|end|><|user|>Executing your program gave:"
+    "\npair 1 wrong, pixel similarity 50%, given 2x2\n1 21\n2 43"
+    "\npair 2 wrong, pixel similarity 50%, given 2x2\n1 42\n2 31"
+    "\nWrite a corrected program.<|assistant|>"
+)
+LEFT = "```python\nfrom common import *\n\ndef transform(grid):\n    return grid\n```"
+UNCHANGED = (
+    "<|end|><|user|>Executing your program gave:"
+    "\npair 1 wrong, pixel similarity 0%, given 2x2\n1 12\n2 34"
+    "\npair 2 wrong, pixel similarity 0%, given 2x2\n1 24\n2 13"
+    "\nWrite a corrected program.<|assistant|>"
+)
+
+
+def said(tokenizer: Any, *answers: str) -> list[list[int]]:
+    return [[*ids_of(tokenizer, answer), tokenizer.eos_token_id] for answer in answers]
+
+
+def test_with_the_whole_history_all_answers_carry_loss_in_one_context(tokenizer: Any, executor: Executor) -> None:
+    answers = said(tokenizer, WRONG, LEFT, RIGHT)
+    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    (episode,) = play(sampling, executor, n_turns=3)
+    contexts = [ASKED, f"{ASKED}{WRONG}{MIRRORED}", f"{ASKED}{WRONG}{MIRRORED}{LEFT}{UNCHANGED}"]
+    assert sampling.prompts_seen == [[ids_of(tokenizer, context)] for context in contexts]
+    between = [ids_of(tokenizer, feedback)[1:] for feedback in (MIRRORED, UNCHANGED)]  # the end token was sampled
+    assert episode.completion_ids == answers[0] + between[0] + answers[1] + between[1] + answers[2]
+    first, second, third, after_first, after_second = map(len, (*answers, *between))
+    assert episode.mask == [1] * first + [0] * after_first + [1] * second + [0] * after_second + [1] * third
+    assert episode.logprobs == [-0.5 * sampled for sampled in episode.mask]
+    assert [grade.correct_grids for grade in episode.grades] == [0.0, 0.0, 1.0]
+    assert episode.answer == RIGHT
+
+
+def test_with_the_last_answer_as_history_it_alone_carries_loss(tokenizer: Any, executor: Executor) -> None:
+    answers = said(tokenizer, WRONG, LEFT, RIGHT)
+    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    (episode,) = play(sampling, executor, n_turns=3, history="last")
+    contexts = [ASKED, f"{ASKED}{WRONG}{MIRRORED}", f"{ASKED}{LEFT}{UNCHANGED}"]
+    assert sampling.prompts_seen == [[ids_of(tokenizer, context)] for context in contexts]
+    between = ids_of(tokenizer, UNCHANGED)[1:]
+    assert episode.completion_ids == answers[1] + between + answers[2]  # after the prompt: the third context, answered
+    assert episode.mask == [0] * (len(answers[1]) + len(between)) + [1] * len(answers[2])
+    assert episode.sampled_ids == answers[2]
+    assert episode.logprobs is not None
+    assert episode.logprobs[-len(answers[2]) :] == [-0.5] * len(answers[2])
+    assert len(episode.logprobs) == len(episode.mask)
+    assert [grade.correct_grids for grade in episode.grades] == [0.0, 0.0, 1.0]
+
+
+def test_with_the_last_answer_as_history_two_answers_both_carry_loss(tokenizer: Any, executor: Executor) -> None:
+    wrong, right = said(tokenizer, WRONG, RIGHT)
+    sampling = Sampling(tokenizer, [wrong], [right])
+    (episode,) = play(sampling, executor, n_turns=3, history="last")
+    between = ids_of(tokenizer, MIRRORED)[1:]
+    assert episode.completion_ids == wrong + between + right
+    assert episode.mask == [1] * len(wrong) + [0] * len(between) + [1] * len(right)
+
+
+@pytest.mark.parametrize("history", ["whole", "last"])
+def test_a_solved_answer_ends_its_episode(tokenizer: Any, executor: Executor, history: str) -> None:
+    wrong, right, left = said(tokenizer, WRONG, RIGHT, LEFT)
+    turns = [[right, wrong, wrong, wrong], [wrong, right, left], [left, right], [wrong]]
+    sampling = Sampling(tokenizer, *turns)
+    episodes = play(sampling, executor, n_turns=4, history=history)
+    assert [len(prompts) for prompts in sampling.prompts_seen] == [4, 3, 2, 1]
+    assert [len(episode.grades) for episode in episodes] == [1, 4, 2, 3]
+    assert [episode.answer for episode in episodes] == [RIGHT, WRONG, RIGHT, RIGHT]
+
+
+def test_no_answer_is_sampled_where_all_are_solved(tokenizer: Any, executor: Executor) -> None:
+    (right,) = said(tokenizer, RIGHT)
+    sampling = Sampling(tokenizer, [right])
+    (episode,) = play(sampling, executor, n_turns=3)
+    assert (len(sampling.prompts_seen), episode.completion_ids) == (1, right)
+
+
+def test_an_episode_without_room_for_another_answer_ends(tokenizer: Any, executor: Executor) -> None:
+    answers = said(tokenizer, WRONG, LEFT, RIGHT)
+    third_context = len(ids_of(tokenizer, f"{ASKED}{WRONG}{MIRRORED}{LEFT}{UNCHANGED}"))
+    for history, max_tokens, n_answers in (
+        ("whole", third_context - 1, 2),
+        ("whole", third_context, 3),
+        ("last", third_context - 1, 3),
+    ):
+        sampling = Sampling(tokenizer, *([ids] for ids in answers))
+        (episode,) = play(sampling, executor, n_turns=3, history=history, max_tokens=max_tokens)
+        assert len(episode.grades) == n_answers
+
+
+@pytest.mark.parametrize(("history", "carries_loss"), [("whole", [1, 0, 1]), ("last", [0, 0, 1])])
+def test_a_cut_answer_carries_no_loss(
+    tokenizer: Any, executor: Executor, history: str, carries_loss: list[int]
+) -> None:
+    """The second of three answers."""
+    first, _, third = answers = said(tokenizer, WRONG, LEFT, RIGHT)
+    answers[1].pop()
+    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    (episode,) = play(sampling, executor, n_turns=3, history=history)
+    assert sum(episode.mask) == len(first) * carries_loss[0] + len(third)
+    assert episode.is_truncated
+
+
 def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
     from arc_refinery.refining.rollout import Continuation
 
@@ -197,7 +304,7 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
     from arc_refinery.config import Lengths
-    from arc_refinery.refining.config import Grpo
+    from arc_refinery.refining.domains.arc.config import Grpo
     from arc_refinery.refining.environment import RefineEnvironment
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
@@ -209,25 +316,27 @@ def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engin
         prompts_hash="",
         training=grpo,
         lengths=lengths,
-        template=TEMPLATE,
+        domain=ARC,
+        wording=TEMPLATE,
         include_errors=False,
-        executor=executor,
+        history="whole",
+        executors=(executor,),
     )
     with pytest.raises(ModelError, match=r"'<\|im_end\|>\\n' follows it, and completions end at \['<\|im_start\|>'\]"):
         environment.trainer(tokenizer, [tokenizer.convert_tokens_to_ids("<|im_start|>")])
 
 
 @pytest.mark.model
-def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(
-    tokenizer: Any, executor: Executor, tiny_network: Any
+@pytest.mark.parametrize(("history", "carries_loss"), [("whole", [0, 1, 2]), ("last", [2])])
+def test_log_probabilities_are_those_of_sampling_each_answer_alone(
+    tokenizer: Any, executor: Executor, tiny_network: Any, history: str, carries_loss: list[int]
 ) -> None:
-    """Of one forward pass over the whole episode and of one over the second prompt and its answer."""
+    """One forward pass over the episode gives those of a pass over each answer that carries loss, and its context."""
     import torch
 
-    end = tokenizer.eos_token_id
-    first, second = [*ids_of(tokenizer, WRONG), end], [*ids_of(tokenizer, RIGHT), end]
-    sampling = Sampling(tokenizer, [first], [second])
-    (episode,) = play(sampling, executor)
+    answers = said(tokenizer, WRONG, LEFT, RIGHT)
+    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    (episode,) = play(sampling, executor, n_turns=3, history=history)
 
     def logprobs(before: list[int], tokens: list[int]) -> "torch.Tensor":
         ids = torch.tensor([before + tokens])
@@ -237,5 +346,5 @@ def test_the_second_turns_log_probabilities_are_those_of_sampling_it_alone(
         return values
 
     whole = logprobs(sampling.prompts_seen[0][0], episode.completion_ids)[torch.tensor(episode.mask).bool()]
-    alone = torch.cat([logprobs(sampling.prompts_seen[turn][0], ids) for turn, ids in enumerate((first, second))])
+    alone = torch.cat([logprobs(sampling.prompts_seen[turn][0], answers[turn]) for turn in carries_loss])
     assert torch.allclose(whole, alone, atol=1e-4)
