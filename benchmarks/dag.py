@@ -27,7 +27,7 @@ import yaml
 from sandbox import machine, progress, show
 
 from arc_refinery import config
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 ROOT = Path(__file__).parents[1]
 RUN_FOLDERS = {"results", "logs"}  # what runs leave in the checkout
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--profile", default="", help="plan under this profile, e.g. condor")
     arguments = parser.parse_args()
     under = ["--profile", arguments.profile] if arguments.profile else []
-    experiment = config.load_experiment(arguments.configfile, Refining).model_dump(mode="json")
+    experiment = config.load_experiment(arguments.configfile, ArcExperiment).model_dump(mode="json")
     rows: list[list[str]] = []
     first = 0.0
     for shards in arguments.shards:

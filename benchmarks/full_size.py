@@ -31,7 +31,7 @@ from sandbox import show
 
 from arc_refinery.config import PolicyGradient, load_experiment
 from arc_refinery.models.shape import PUBLISHED_SHAPES
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.sampling.gpu_memory import Count, Step, counts, steps
 from arc_refinery.tool_use.config import ToolUse
 
@@ -117,15 +117,19 @@ def seconds(step: Step, grpo: PolicyGradient, gpu: Gpu, prompt: int, completions
     ]
 
 
-def trainings() -> Iterator[tuple[str, Refining | ToolUse]]:
+def trainings() -> Iterator[tuple[str, ArcExperiment | ToolUse]]:
     """Experiments with GRPO, by name."""
     for path in sorted(CONFIG.glob("*.yaml")):
         experiment = load_experiment(path)
-        if isinstance(experiment, Refining | ToolUse) and experiment.runs and experiment.model.path in PUBLISHED_SHAPES:
+        if (
+            isinstance(experiment, ArcExperiment | ToolUse)
+            and experiment.runs
+            and experiment.model.path in PUBLISHED_SHAPES
+        ):
             yield path.stem, experiment
 
 
-def changed(experiment: Refining | ToolUse, gpu: Gpu, grpo: dict[str, Any]) -> Refining | ToolUse:
+def changed(experiment: ArcExperiment | ToolUse, gpu: Gpu, grpo: dict[str, Any]) -> ArcExperiment | ToolUse:
     content = experiment.model_dump()
     content["training"]["grpo"] |= grpo
     content["resources"]["train"]["gpu_mem_mb"] = gpu.gpu_mem_mb

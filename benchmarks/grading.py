@@ -25,7 +25,7 @@ from arc_refinery import records
 from arc_refinery.arc.augment import random_augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.records import Attempt
+from arc_refinery.refining.domains.arc.records import Attempt
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 

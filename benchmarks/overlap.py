@@ -15,7 +15,7 @@ from pathlib import Path
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Problem, Task
 from arc_refinery.config import Sandbox, load_experiment
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.prompts.demonstration import transform_program
 from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES, generated, tasks_of_set
 from arc_refinery.sandbox import Executor, Program
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--grids", type=int, default=100, help="grids that every program runs on")
     options = parser.parse_args()
     experiment = load_experiment(CONFIG)
-    assert isinstance(experiment, Refining) and experiment.problems
+    assert isinstance(experiment, ArcExperiment) and experiment.problems
     held_out_set = next(tasks for tasks in experiment.evaluation.sets if tasks.source == "generator")
     held_out = programs(tasks_of_set(held_out_set, experiment.problems.max_cells, Counter()))
     problems = partial(generated, experiment.problems, split="pretraining", n_examples=GENERATED_EXAMPLES, seed=0)

@@ -29,8 +29,9 @@ from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.models.chat import Message
-from arc_refinery.records import Attempt, Prompt, Verdict
-from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.config import Arm
+from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
@@ -46,7 +47,7 @@ import sys
 from pathlib import Path
 from arc_refinery import config
 from arc_refinery.refining.evaluation.results import load_results
-experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), Refining)
+experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), ArcExperiment)
 results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.attempts_of_arm(arm)) for arm in experiment.arms))
 """
@@ -56,14 +57,14 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.refining.report import tidy
 folder = Path(sys.argv[1])
-experiment = config.load_experiment(folder / "settings.json", Refining)
+experiment = config.load_experiment(folder / "settings.json", ArcExperiment)
 tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
 """
 
 Rng = np.random.Generator
 
 
-def experiment(n_tasks: int, n_attempts: int, seed: int) -> Refining:
+def experiment(n_tasks: int, n_attempts: int, seed: int) -> ArcExperiment:
     """One arm of one turn and two of two turns; seeds of their own keep them from sharing first turns."""
     halves = [{"n_predictions": n_attempts // 2}, {"n_predictions": n_attempts // 2}]
     settings = {
@@ -80,10 +81,10 @@ def experiment(n_tasks: int, n_attempts: int, seed: int) -> Refining:
             ],
         },
     }
-    return config.validate_experiment(settings, "benchmarks/report.py", Refining)
+    return config.validate_experiment(settings, "benchmarks/report.py", ArcExperiment)
 
 
-def make(settings: Refining, folder: Path) -> None:
+def make(settings: ArcExperiment, folder: Path) -> None:
     """Write the files of the experiment as if it had run."""
     rng = np.random.default_rng(settings.seed)
     tasks = [a_task(f"{number:08x}", rng) for number in range(settings.evaluation.sets[0].n_tasks or 0)]

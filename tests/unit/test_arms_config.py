@@ -13,7 +13,8 @@ from arc_refinery.config import ConfigError, inputs, validate_experiment
 from arc_refinery.evaluation.power import expected_of_rates, expected_of_solved
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages
-from arc_refinery.refining.config import Refinement, Refining, Turn
+from arc_refinery.refining.config import Turn
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Refinement
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 
@@ -23,7 +24,7 @@ def experiment(
     training: dict[str, Any] | None = None,
     models: dict[str, Any] | None = None,
     **evaluation: Any,
-) -> Refining:
+) -> ArcExperiment:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"] |= training or {}
     content["models"] = models or {}
@@ -33,7 +34,7 @@ def experiment(
     content["evaluation"] |= {"primary": None} | evaluation
     for task_set in content["evaluation"]["sets"]:
         task_set["validation"] = False
-    return validate_experiment(content, "test", Refining)
+    return validate_experiment(content, "test", ArcExperiment)
 
 
 def refused(*arguments: Any, **named: Any) -> str:
@@ -140,7 +141,7 @@ def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> 
 def test_settings_as_they_are_written_down_are_read_again() -> None:
     written = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
     settings = written.model_dump(mode="json", exclude={"resources"})
-    assert validate_experiment(settings, "settings.json", Refining).arms == written.arms
+    assert validate_experiment(settings, "settings.json", ArcExperiment).arms == written.arms
 
 
 def names(runs: list[list[tuple[Any, Any]]]) -> list[list[tuple[str, str]]]:
@@ -245,7 +246,7 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(word
     assert content["evaluation"]["primary"]["set"] == "heldout"
     content["evaluation"]["sets"][1]["validation"] = True
     with pytest.raises(ConfigError) as caught:
-        validate_experiment(content, "test", Refining)
+        validate_experiment(content, "test", ArcExperiment)
     assert "evaluation.primary" in str(caught.value) and "heldout" in str(caught.value)
     wording(caught.value)
 
@@ -298,18 +299,18 @@ def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs(wording:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["refinement"] = RESIDUAL_ONLY
     sft = content["training"].pop("sft")
-    validate_experiment(content, "test", Refining)
+    validate_experiment(content, "test", ArcExperiment)
     content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 0.5}}
     with pytest.raises(ConfigError) as caught:
-        validate_experiment(content, "test", Refining)
+        validate_experiment(content, "test", ArcExperiment)
     assert "training.sft.demonstrations.first_turn_share" in str(caught.value)
     wording(caught.value)
     content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 1.0}}
-    validate_experiment(content, "test", Refining)
+    validate_experiment(content, "test", ArcExperiment)
     content["training"]["grpo"]["rollout"] = "on-policy"
     content["training"]["prompts"] = "first-turn"
     with pytest.raises(ConfigError) as caught:
-        validate_experiment(content, "test", Refining)
+        validate_experiment(content, "test", ArcExperiment)
     assert "rollout" in str(caught.value)
     wording(caught.value)
 

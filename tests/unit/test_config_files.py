@@ -13,7 +13,7 @@ from arc_refinery.cli import load
 from arc_refinery.config import ConfigError, check_files, load_experiment
 from arc_refinery.config.layers import merged
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 DEMO = ROOT / "config/config.yaml"
 
@@ -35,7 +35,7 @@ def test_sections_are_merged_lists_are_replaced_and_null_removes_a_key() -> None
 
 def test_a_config_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", training={"grpo": {"beta": 0.5}})
-    demo, own = load_experiment(DEMO, Refining), load_experiment(mine, Refining)
+    demo, own = load_experiment(DEMO, ArcExperiment), load_experiment(mine, ArcExperiment)
     assert own.training
     assert demo.training
     assert own.training.grpo
@@ -48,7 +48,7 @@ def test_a_config_says_only_what_differs_from_its_base(tmp_path: Path) -> None:
 def test_a_base_may_have_a_base(tmp_path: Path) -> None:
     between = written(tmp_path / "between.yaml", base=str(DEMO), experiment="between", seed=3, training={"sft": None})
     mine = written(tmp_path / "mine.yaml", base=str(between), experiment="mine", sandbox=SMALLER)
-    own, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
+    own, demo = load_experiment(mine, ArcExperiment), load_experiment(DEMO, ArcExperiment)
     assert demo.training
     assert (own.experiment, own.seed, own.sandbox.memory_mb) == ("mine", 3, 300)
     assert own.training == demo.training.model_copy(update={"sft": None})
@@ -100,7 +100,7 @@ def test_a_fault_of_an_inherited_key_names_its_base_and_how_to_drop_it(tmp_path:
         assert f"`evaluation: {{{key.partition('.')[2]}: null}}`" in line
     dropped = {key.partition(".")[2]: None for key in blamed}
     written(mine, base=str(between), experiment="mine", evaluation=OWN_SETS | OWN_ARMS | dropped)
-    assert len(load_experiment(mine, Refining).arms) == 2  # the advice helps
+    assert len(load_experiment(mine, ArcExperiment).arms) == 2  # the advice helps
 
 
 def test_an_inherited_key_that_is_needed_cannot_be_dropped(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_an_unknown_key_gets_the_one_that_was_meant(tmp_path: Path, changes: dic
 
 def test_a_null_for_a_known_key_that_the_base_lacks_is_its_default(tmp_path: Path) -> None:
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", model={"colors": None, "n_threads": None})
-    own, demo = load_experiment(mine, Refining), load_experiment(DEMO, Refining)
+    own, demo = load_experiment(mine, ArcExperiment), load_experiment(DEMO, ArcExperiment)
     assert own.model == demo.model
 
 

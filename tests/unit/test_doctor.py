@@ -29,7 +29,7 @@ from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, fetched_folder, record_of
-from arc_refinery.refining.config import Grpo, Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.types import Trial
 
@@ -200,7 +200,7 @@ def test_the_version_of_the_driver_is_shown(cuda: Callable[..., None], tmp_path:
 def test_memory_is_counted_for_the_kind_of_job():
     content = load_experiment(ROOT / "config/multi-turn-rl.yaml").model_dump(mode="json")
     content["training"]["grpo"]["gradient_accumulation_steps"] = 1
-    experiment = validate_experiment(content, "multi-turn-rl", Refining)
+    experiment = validate_experiment(content, "multi-turn-rl", ArcExperiment)
     (sample,), (train,) = (machine.gpu_memory(experiment, job) for job in ("sample", "train"))
     assert (sample.check, sample.outcome) == ("GPU memory of sample, counted", "passed")
     assert (train.check, train.outcome) == ("GPU memory of train trained, counted", "failed")
@@ -226,7 +226,7 @@ def test_answers_of_the_experiments_model_are_checked_where_it_is(tmp_path: Path
     content = load_experiment(ROOT / "tests/refining.yaml").model_dump(mode="json")
 
     def found(path: str) -> Finding:
-        changed = validate_experiment(content | {"model": content["model"] | {"path": path}}, "refining", Refining)
+        changed = validate_experiment(content | {"model": content["model"] | {"path": path}}, "refining", ArcExperiment)
         return machine.answers(changed, tmp_path)
 
     assert found(TINY).outcome == "passed"

@@ -19,7 +19,7 @@ from arc_refinery import cli
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import check_files, validate_experiment
 from arc_refinery.refining import stages
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.config.rewards import ScoredAttempt
 from arc_refinery.refining.domains.arc.prompts import execution_feedback, load_template
 from arc_refinery.refining.domains.arc.sources import tasks_of_set
@@ -65,11 +65,11 @@ def package(tmp_path: Path) -> Copy:
     return Copy(tmp_path)
 
 
-def demo(**changes: object) -> Refining:
+def demo(**changes: object) -> ArcExperiment:
     """The demo's experiment with other keys of `training.grpo`."""
     content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     content["training"]["grpo"] |= changes
-    return validate_experiment(content, "config.yaml", Refining)
+    return validate_experiment(content, "config.yaml", ArcExperiment)
 
 
 def test_the_files_and_tests_that_the_page_names_exist():
@@ -97,7 +97,7 @@ def test_a_built_in_reward_is_one_function(package: Copy):
         import sys
         from factories import make_grid
         from arc_refinery import cli
-        from arc_refinery.refining.config import Grpo
+        from arc_refinery.refining.domains.arc.config import Grpo
         from arc_refinery.refining.config.rewards import Grade
         from arc_refinery.training.rewards import Reward
 
@@ -312,7 +312,7 @@ def test_a_folder_of_tasks_is_a_source(tmp_path: Path):
         (tmp_path / f"{task_id}.json").write_text(json.dumps({"train": [pair], "test": [pair]}))
     content = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     content["evaluation"]["sets"] = [{"name": "heldout", "source": "dataset", "path": str(tmp_path), "shards": 1}]
-    experiment = validate_experiment(content, "config.yaml", Refining)
+    experiment = validate_experiment(content, "config.yaml", ArcExperiment)
     check_files(experiment, "config.yaml")
     tasks = list(tasks_of_set(experiment.evaluation.sets[0], 4500, Counter()))
     assert [task.task_id for task in tasks] == ["007bbfb7", "00d62c1b"]

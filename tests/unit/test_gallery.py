@@ -18,7 +18,8 @@ from arc_refinery import config, records
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.report import pictures
 from arc_refinery.refining.domains.arc.report.pictures import Execution
 from arc_refinery.refining.evaluation.results import SetResults
@@ -26,9 +27,9 @@ from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
 
 
-def experiment(*arms: Mapping[str, Any]) -> Refining:
+def experiment(*arms: Mapping[str, Any]) -> ArcExperiment:
     content = settings({arm["name"]: arm["turns"] for arm in arms})
-    return config.validate_experiment(content, "test", Refining)
+    return config.validate_experiment(content, "test", ArcExperiment)
 
 
 def arm(name: str, *budgets: int, feedback: str = "real") -> dict[str, Any]:
@@ -121,7 +122,7 @@ def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path:
     prompts = [
         make_prompt(prompt_id=name, augmentation=augmentation, train_order=(1, 0), messages=messages) for name in "xyz"
     ]
-    records.write(tmp_path / "prompts.parquet", records.Prompt, prompts, 0, {})
+    records.write(tmp_path / "prompts.parquet", Prompt, prompts, 0, {})
     assert gallery.read_feedback(tmp_path / "prompts.parquet", ["y"]) == {
         "y": FeedbackShown("user 3", augmentation, (1, 0))
     }

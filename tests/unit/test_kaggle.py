@@ -25,13 +25,11 @@ from arc_refinery.config import ConfigError
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
 from arc_refinery.refining import inputs
-from arc_refinery.refining.commands.attempts import GradeAttempts
-from arc_refinery.refining.commands.prompts import Refine
-from arc_refinery.refining.commands.tasks import EvaluationTasks
-from arc_refinery.refining.config import Refining
-from arc_refinery.refining.domains.arc.config import TaskSet
+from arc_refinery.refining.domains.arc.commands import EvaluationTasks, GradeAttempts, Refine
+from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.refining.domains.arc.predictions import prompts_of, read_predictions
 from arc_refinery.refining.domains.arc.prompts import WORDS, first_turn
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.domains.arc.sources import tasks_of_set
 from arc_refinery.refining.prompts import Renderer
 
@@ -263,10 +261,10 @@ def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wo
     wording(caught.value)
 
 
-def whole(*sets: dict[str, Any]) -> Refining:
-    content = config.load_experiment(ROOT / "config/config.yaml", Refining).model_dump()
+def whole(*sets: dict[str, Any]) -> ArcExperiment:
+    content = config.load_experiment(ROOT / "config/config.yaml", ArcExperiment).model_dump()
     content["evaluation"] |= {"primary": None, "sets": [{"name": f"s{n}"} | keys for n, keys in enumerate(sets)]}
-    return config.validate_experiment(content, "mine.yaml", Refining)
+    return config.validate_experiment(content, "mine.yaml", ArcExperiment)
 
 
 def test_the_files_of_a_folder_are_inputs(tmp_path: Path):
@@ -358,11 +356,11 @@ def test_files_that_a_source_does_not_have_or_needs_are_refused(settings: dict[s
 
 
 def test_missing_files_of_sets_are_named_before_anything_runs(tmp_path: Path, wording: Wording):
-    whole = config.load_experiment(ROOT / "config/config.yaml", Refining).model_dump()
+    whole = config.load_experiment(ROOT / "config/config.yaml", ArcExperiment).model_dump()
     whole["evaluation"]["primary"] = None
     whole["evaluation"]["sets"] = [{"name": "k", "source": "kaggle", "path": "no/c.json", "solutions": "no/s.json"}]
     with pytest.raises(ConfigError) as caught:
-        config.check_files(config.validate_experiment(whole, "mine.yaml", Refining), "mine.yaml")
+        config.check_files(config.validate_experiment(whole, "mine.yaml", ArcExperiment), "mine.yaml")
     assert "mine.yaml: evaluation.sets.0.path: no/c.json " in str(caught.value)
     assert "mine.yaml: evaluation.sets.0.solutions: no/s.json " in str(caught.value)
     wording(caught.value)
@@ -410,8 +408,8 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     listed = [{"text_prediction": unchanged, "data_augmentation_params": {"hflip": True, "n_rot90": 1}}]
     predictions = store(tmp_path / "x_predictions.json", {"b": listed, "a": listed})
     attempts = list(read_predictions(predictions, tasks, "m"))
-    records.write(folder / "attempts/000.parquet", records.Attempt, attempts, 0, {})
-    records.write(folder / "prompts.parquet", records.Prompt, prompts_of(attempts, tasks, WORDS, renderer), 0, {})
+    records.write(folder / "attempts/000.parquet", Attempt, attempts, 0, {})
+    records.write(folder / "prompts.parquet", Prompt, prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", Task, tasks.values(), 0, {})
     GradeAttempts(
         attempts=(folder / "attempts/000.parquet",),
@@ -419,7 +417,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
         output=folder / "verdicts/000.parquet",
         sandbox=config.Sandbox(wall_seconds=60.0),
     ).run()
-    verdicts = list(records.read(folder / "verdicts/000.parquet", records.Verdict))
+    verdicts = list(records.read(folder / "verdicts/000.parquet", Verdict))
     assert [verdict.status for verdict in verdicts] == ["ok"] * 2
     assert [[grid.tolist() for grid in verdict.detail.test_outputs] for verdict in verdicts] == [
         [[[5]], [[6, 7]]],
@@ -442,7 +440,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
         n_predictions=2,
         batch_size=1,
     ).run()
-    refined = list(records.read(tmp_path / "turn2.parquet", records.Prompt))
+    refined = list(records.read(tmp_path / "turn2.parquet", Prompt))
     assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
     assert all(pair.output.size == 0 for prompt in refined for pair in prompt.detail.test)
 

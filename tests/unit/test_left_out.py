@@ -9,14 +9,14 @@ from factories import make_task
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.config import validate_experiment
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.report.prose import left_out as of_tasks
 from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.report.report import left_out as of_questions
 
 
-def demo() -> Refining:
-    return validate_experiment(yaml.safe_load((ROOT / "tests/refining.yaml").read_text()), "demo", Refining)
+def demo() -> ArcExperiment:
+    return validate_experiment(yaml.safe_load((ROOT / "tests/refining.yaml").read_text()), "demo", ArcExperiment)
 
 
 def write_tasks(folder: Path, name: str, left_out: dict[str, int], **notes: dict[str, int]) -> None:
@@ -59,7 +59,7 @@ def test_nothing_left_out_is_said_too(tmp_path: Path):
 
 def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
     config = yaml.safe_load((ROOT / "config/one-task-sanity-cpu.yaml").read_text())
-    assert of_tasks(validate_experiment(config, "one task", Refining), tmp_path) == []
+    assert of_tasks(validate_experiment(config, "one task", ArcExperiment), tmp_path) == []
 
 
 def test_questions_are_counted_by_reason(tmp_path: Path):

@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from factories import make_prompt
+from factories import ARC, make_prompt
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 from messages import Wording
 
 from arc_refinery import records
 from arc_refinery.records import RecordError
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.prompt_files import write_prompts
 from arc_refinery.refining.report.lengths import PromptLengths, histogram, labels, lengths_table, read_lengths, study
 from arc_refinery.reporting import publish
@@ -24,7 +25,7 @@ def write(path: Path, lengths: dict[int, list[int]], longest: int = 976) -> Path
         for turn, n_tokens in lengths.items()
         for number, n in enumerate(n_tokens)
     ]
-    write_prompts(path, prompts, longest + 48, 48, 0, {})
+    write_prompts(ARC.prompt_class, path, prompts, longest + 48, 48, 0, {})
     return path
 
 
@@ -71,7 +72,7 @@ def test_a_file_without_prompts_has_a_row_without_lengths(tmp_path: Path):
 
 def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path, wording: Wording):
     path = tmp_path / "prompts.parquet"
-    records.write(path, records.Prompt, [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
+    records.write(path, Prompt, [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
     with pytest.raises(RecordError) as caught:
         read_lengths(path, "some")
     assert str(caught.value).startswith(f"{path}: 3 ")

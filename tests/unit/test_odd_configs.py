@@ -11,7 +11,7 @@ from messages import Wording
 from arc_refinery.config import check_files, load_experiment
 from arc_refinery.config.docs import write_docs
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 CONTENT = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
 SETTINGS = json.dumps(CONTENT)
@@ -56,7 +56,7 @@ def test_a_place_of_results_or_logs_that_is_taken_is_named_while_planning(
 ):
     (tmp_path / "workflow").symlink_to(ROOT / "workflow")
     (tmp_path / "config").symlink_to(ROOT / "config")
-    experiment = Refining.model_validate(CONTENT)
+    experiment = ArcExperiment.model_validate(CONTENT)
     monkeypatch.chdir(tmp_path)
     check_files(experiment, "mine.yaml")
     path = Path(taken.format(experiment.experiment))

@@ -15,7 +15,7 @@ from arc_refinery import config
 from arc_refinery.cli.results import Compare, WriteReport
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.evaluation.results import load_results
 from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.grading.evaluated import load_questions
@@ -50,7 +50,7 @@ def test_attempts_of_other_settings_are_refused(change: Change, key: str, tmp_pa
     load_results(refining, folder, refining.evaluation.sets[0], refining.arms)
     content = json.loads((folder / "settings.json").read_text())
     change(content)
-    other = config.validate_experiment(content | {"resources": {}}, "test", Refining)
+    other = config.validate_experiment(content | {"resources": {}}, "test", ArcExperiment)
     with pytest.raises(RecordError) as caught:
         load_results(other, folder, other.evaluation.sets[0], other.arms)
     assert str(caught.value).startswith(str(folder)) and key in str(caught.value)
@@ -61,7 +61,7 @@ def test_results_that_were_moved_with_their_model_are_accepted(tmp_path: Path):
     _, folder = finished(tmp_path, settings(ARMS), ANSWERS, "ab")
     content = json.loads((folder / "settings.json").read_text())
     content["model"]["path"] = "/elsewhere/m"
-    moved = config.validate_experiment(content | {"resources": {}}, "test", Refining)
+    moved = config.validate_experiment(content | {"resources": {}}, "test", ArcExperiment)
     folder = folder.rename(tmp_path / "moved")
     assert load_results(moved, folder, moved.evaluation.sets[0], moved.arms).task_ids == ("a", "b")
 

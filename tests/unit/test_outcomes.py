@@ -17,7 +17,7 @@ from matplotlib.text import Text
 
 from arc_refinery import config
 from arc_refinery.evaluation.intervals import estimate
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.evaluation.results import SetResults, per_task
 from arc_refinery.refining.report import outcomes, plots
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
@@ -56,12 +56,12 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
     return table.astype({"error_type": "category", "train_is_correct": bool, "test_is_correct": bool, "place": int})
 
 
-def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> Refining:
+def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> ArcExperiment:
     """Arms by the budgets of their turns."""
     turns = {name: [{"n_predictions": n} for n in budgets] for name, budgets in arms.items()}
     content = settings(turns)
     content["evaluation"] |= evaluation
-    return config.validate_experiment(content, "test", Refining)
+    return config.validate_experiment(content, "test", ArcExperiment)
 
 
 def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:

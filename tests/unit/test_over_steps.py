@@ -12,8 +12,7 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import validate_experiment
-from arc_refinery.refining.config import Refining
-from arc_refinery.refining.domains.arc.config import TaskSet
+from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.refining.report import over_steps
 from arc_refinery.reporting.publish import Attachments
 
@@ -23,7 +22,7 @@ HELDOUT = {"base": (2, 0.1), "steps@10": (4, 0.4), "steps@20": (1, 0.2)}
 N_TASKS = 4
 
 
-def experiment(training: dict[str, Any] | None = None) -> Refining:
+def experiment(training: dict[str, Any] | None = None) -> ArcExperiment:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"] |= {"keep_steps": [10, 20], **(training or {})}
     content["training"]["grpo"] |= {"max_steps": 30, "save_steps": 10}
@@ -32,10 +31,10 @@ def experiment(training: dict[str, Any] | None = None) -> Refining:
         {"name": "steps", "turns": [{"n_predictions": 8, "adapter": "trained@*"}]},
     ]
     content["evaluation"]["primary"] = None
-    return validate_experiment(content, "test", Refining)
+    return validate_experiment(content, "test", ArcExperiment)
 
 
-def sets(experiment: Refining, **validation: bool) -> dict[str, TaskSet]:
+def sets(experiment: ArcExperiment, **validation: bool) -> dict[str, TaskSet]:
     first = experiment.evaluation.sets[0]
     return {name: first.model_copy(update={"name": name, "validation": is_one}) for name, is_one in validation.items()}
 
@@ -126,5 +125,5 @@ def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path, wording: Wor
 
 def test_trainings_that_keep_no_step_have_no_section(tmp_path: Path):
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
-    settings = validate_experiment(content, "test", Refining)
+    settings = validate_experiment(content, "test", ArcExperiment)
     assert over_steps.section(settings, [], Attachments(str(tmp_path))) == []

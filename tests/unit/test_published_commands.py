@@ -13,8 +13,9 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config import Grpo, Sampling
+from arc_refinery.refining.domains.arc.config import Grpo, Sampling
 from arc_refinery.refining.domains.arc.config.rewards import REWARDS
+from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.refining.prompt_files import prompts_in
 
 SAMPLING = Sampling(n_predictions=1, batch_size=1, use_data_augmentation=False, max_output_tokens=8)
@@ -225,7 +226,7 @@ def test_a_data_set_of_the_original_scripts_is_sampled(tmp_path: Path) -> None:
     line = f"--dataset-path {tmp_path}/dataset_10k.json.gz --output {tmp_path} --base-model-path {TINY} "
     line += "--template compact --max-model-len 256 --max-output-tokens 4 --n-predictions 3 --batch-size 2"
     cli.parse(["sample", *shlex.split(line)]).run()
-    attempts = list(records.read(tmp_path / "000.parquet", records.Attempt))
+    attempts = list(records.read(tmp_path / "000.parquet", Attempt))
     assert [attempt.attempt_id for attempt in attempts] == [
         "small/turn1-000/000",
         "small/turn1-000/001",

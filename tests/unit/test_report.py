@@ -23,8 +23,9 @@ from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.models.chat import Message
-from arc_refinery.records import Attempt, RecordError, Verdict
-from arc_refinery.refining.config import Refinement, Refining
+from arc_refinery.records import RecordError
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Refinement
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.domains.arc.report import pictures
 from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.report import compose, write_report
@@ -39,7 +40,9 @@ ANSWERS = {
 PROGRAM = "def transform(grid):\n    return grid + 0\n"
 
 
-def experiment(n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refine-base", "refine-trained")) -> Refining:
+def experiment(
+    n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refine-base", "refine-trained")
+) -> ArcExperiment:
     turns = {
         "independent": [{"n_predictions": 4}],
         "refine-base": [{"n_predictions": 2}, {"n_predictions": 2}],
@@ -58,7 +61,7 @@ def experiment(n_shards: int = 1, arms: tuple[str, ...] = ("independent", "refin
             "arms": [{"name": name, "turns": turns[name]} for name in arms],
         },
     }
-    return config.validate_experiment(settings, "test", Refining)
+    return config.validate_experiment(settings, "test", ArcExperiment)
 
 
 def attempt_and_verdict(task_id: str, branch: str, index: int, letter: str) -> tuple[Attempt, Verdict]:
@@ -85,7 +88,7 @@ def write_branch(
         for task in answers
         for n in range(len(answers[task]) // 2)
     ]
-    records.write(folder / branch / "prompts.parquet", records.Prompt, prompts, 0, {}, lambda: dict(notes))
+    records.write(folder / branch / "prompts.parquet", Prompt, prompts, 0, {}, lambda: dict(notes))
     for shard in range(n_shards):
         tasks = list(answers)[shard::n_shards]
         rows = [
@@ -133,7 +136,7 @@ def text(folder: Path) -> str:
     return (folder.parent / "tiny.md").read_text()
 
 
-def composed(settings: Refining, folder: Path) -> str:
+def composed(settings: ArcExperiment, folder: Path) -> str:
     """The report's text alone: nothing is drawn or written."""
     before = sorted(folder.rglob("*"))
     text = "\n\n".join(compose(settings, folder, Attachments("tiny/report")))
@@ -195,10 +198,10 @@ def test_budget_curves(folder: Path):
     assert tokens["refine-trained"] == 2 * (10 + 20 / 2) + 2 * (10 + 40 / 2) * 3 / 4  # d spends nothing on turn 2
 
 
-def primary(turn: int | None, arms: tuple[str, str] = ("refine-trained", "refine-base")) -> Refining:
+def primary(turn: int | None, arms: tuple[str, str] = ("refine-trained", "refine-base")) -> ArcExperiment:
     content = experiment().model_dump()
     content["evaluation"] |= {"primary": {"set": "small", "arms": arms, "turn": turn}}
-    return Refining.model_validate(content)
+    return ArcExperiment.model_validate(content)
 
 
 def test_the_first_sentence_compares_second_attempts_after_and_before_training(folder: Path, wording: Wording):
@@ -225,7 +228,7 @@ def test_without_a_primary_comparison_the_first_sentence_has_the_numbers_of_the_
 def test_arms_that_differ_in_more_than_training_are_named_in_the_first_sentence(folder: Path):
     content = primary(2).model_dump()
     content["evaluation"]["arms"][1]["turns"][1]["feedback"] = "none"
-    first, _, control, *_ = composed(Refining.model_validate(content), folder).split("\n\n")[1:]
+    first, _, control, *_ = composed(ArcExperiment.model_validate(content), folder).split("\n\n")[1:]
     assert first.startswith(
         "**Second attempts are right in 33.3 % with `refine-trained`, in 0.0 % with `refine-base`: "
     )
@@ -263,7 +266,7 @@ def test_the_set_of_the_primary_comparison_comes_first(tmp_path: Path):
     content = primary(2).model_dump()
     (small,) = content["evaluation"]["sets"]
     content["evaluation"]["sets"] = [small | {"name": "other"}, small]
-    text = composed(Refining.model_validate(content), folder)
+    text = composed(ArcExperiment.model_validate(content), folder)
     assert re.findall(r"^## Set `(\w+)`", text, re.MULTILINE) == ["small", "other"]
     assert "| tasks solved | `small`: 4 tasks | `other`: 4 tasks |" in text
 
@@ -370,7 +373,7 @@ def test_the_settings_that_differ_are_shown_as_yaml(text: str, wording: Wording)
     assert values["evaluation"]["sets"] == [{"name": "small", "source": "generator", "n_tasks": 4}]  # no caveat
     assert "sandbox" not in values and "resources" not in values
     values["parts"]["shards_per_part"] = 1  # how jobs run is not shown
-    config.validate_experiment({"experiment": "tiny"} | values, "test", Refining)
+    config.validate_experiment({"experiment": "tiny"} | values, "test", ArcExperiment)
 
 
 def test_every_column_of_comparisons_is_explained(text: str):
@@ -382,7 +385,7 @@ def test_every_column_of_comparisons_is_explained(text: str):
 def test_controls_are_explained(folder: Path, text: str, wording: Wording):
     content = experiment().model_dump()
     content["evaluation"]["arms"][1]["turns"][1]["feedback"] = "none"
-    controlled = Refining.model_validate(content)
+    controlled = ArcExperiment.model_validate(content)
     sentence = line_with(composed(controlled, folder), "`feedback: none`")
     assert sentence not in text
     wording(sentence)
@@ -505,7 +508,7 @@ def test_one_arm_is_compared_with_nothing(tmp_path: Path, wording: Wording):
 def test_an_experiment_without_training_says_so(tmp_path: Path, wording: Wording):
     folder = write_experiment(tmp_path)
     content = experiment(arms=("independent",)).model_dump() | {"training": None}
-    text = composed(Refining.model_validate(content), folder)
+    text = composed(ArcExperiment.model_validate(content), folder)
     wording(line_with(text, "Nothing was trained"))
     assert "GRPO" not in text
     assert "`part1/training`" not in text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
-from factories import make_grid, make_prompt, make_task
+from factories import ARC, make_grid, make_prompt, make_task
 from messages import Wording
 
 from arc_refinery.arc.grids import UNKNOWN, Grid
@@ -17,10 +17,11 @@ from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import check_files, inputs, own_functions, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.records import Prompt
-from arc_refinery.refining.config import Grpo, Refining
-from arc_refinery.refining.domains.arc.config.rewards import PROGRAM_REWARDS, Grade
-from arc_refinery.refining.grading import Answer, grade_answers
+from arc_refinery.refining.config.rewards import PROGRAM_REWARDS
+from arc_refinery.refining.domain import Answer
+from arc_refinery.refining.domains.arc.config import ArcExperiment, AttemptTerm, Grade, Grpo
+from arc_refinery.refining.domains.arc.grading import Subject, grade_answers
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
@@ -33,9 +34,11 @@ ADDS_ONE = "```python\ndef transform(grid):\n    return grid + 1\n```"
 
 
 def graded(outputs: tuple[Grid, ...], status: str = "ok") -> Grade:
-    return Grade(status, "", outputs, (ONE, TWO), None if status == "no_code" else ADDS_ONE)
+    return Grade(status, "", None if status == "no_code" else ADDS_ONE, outputs, (ONE, TWO), n_shown=1)
 
 
+# Rewards that read the program alone
+REWARDS = {name: reward for name, reward in AttemptTerm.built_in.items() if reward in PROGRAM_REWARDS}
 HALF = make_grid("12", "00")  # two of the four cells of ONE
 
 
@@ -53,7 +56,7 @@ HALF = make_grid("12", "00")  # two of the four cells of ONE
     ],
 )
 def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float, solved: float) -> None:
-    assert {name: reward(what) for name, reward in PROGRAM_REWARDS.items()} == {
+    assert {name: reward(what) for name, reward in REWARDS.items()} == {
         "arc-v1": pytest.approx(v1),
         "arc-v2-no-pixel-score": pytest.approx(v2),
         "staged": pytest.approx(staged),
@@ -61,10 +64,15 @@ def test_rewards_by_hand(what: Grade, v1: float, v2: float, staged: float, solve
     }
 
 
+def answer(text: str) -> Answer:
+    """An answer that is right if its program returns its input."""
+    return Answer(text, Subject((ONE,), (ONE,), 1))
+
+
 def test_grades_by_hand(executor: Executor) -> None:
     text = "```python\ndef transform(grid):\n    return grid if grid[0, 0] == 1 else grid[:1]\n```"
     truths = (ONE, TWO)
-    (half,) = grade_answers([Answer(text, (ONE, TWO), truths)], executor)
+    (half,) = grade_answers([Answer(text, Subject((ONE, TWO), truths, 2))], executor)
     assert half.correct_grids == 0.5
     assert half.pixel_score == (1 + 2 / 4) / 2  # a row of two in a box of four cells
     assert not half.is_solved
@@ -82,13 +90,13 @@ def test_grades_by_hand(executor: Executor) -> None:
     ],
 )
 def test_an_answer_without_valid_outputs_is_graded_by_its_status(executor: Executor, text: str, status: str) -> None:
-    (what,) = grade_answers([Answer(text, (ONE,), (ONE,))], executor)
+    (what,) = grade_answers([answer(text)], executor)
     assert (what.status, what.outputs, what.correct_grids) == (status, (), 0.0)
-    assert PROGRAM_REWARDS["arc-v1"](what) == PROGRAM_REWARDS["arc-v2-no-pixel-score"](what) == 0.0
+    assert REWARDS["arc-v1"](what) == REWARDS["arc-v2-no-pixel-score"](what) == 0.0
 
 
 def test_grades_come_in_order(executor: Executor) -> None:
-    answers = [Answer(text, (ONE,), (ONE,)) for text in (ADDS_ONE, "none", RIGHT_IN_HALF, ADDS_ONE)]
+    answers = [answer(text) for text in (ADDS_ONE, "none", RIGHT_IN_HALF, ADDS_ONE)]
     assert [what.correct_grids for what in grade_answers(answers, executor)] == [0.0, 0.0, 1.0, 0.0]
 
 
@@ -96,7 +104,7 @@ def test_a_sandbox_that_is_gone_is_no_reward_of_zero() -> None:
     with Executor(1, Limits()) as gone:
         pass
     with pytest.raises(RuntimeError, match="closed"):
-        list(grade_answers([Answer(RIGHT_IN_HALF, (ONE,), (ONE,))], gone))
+        list(grade_answers([answer(RIGHT_IN_HALF)], gone))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
@@ -141,7 +149,7 @@ def score(
     metrics: dict[str, float] = {}
     common = {"learning_rate": 1e-3, "num_generations": len(texts), "gradient_accumulation_steps": 1}
     grpo = Grpo.model_validate(common | settings)
-    scorer = Scorer(grpo, Reward(grpo.rewards), executor, [END], [TrainingPrompt.of(source)])
+    scorer = Scorer(grpo, Reward(grpo.rewards), ARC, (executor,), [END], [TrainingPrompt.of(ARC, source)])
     earned = scorer(
         prompt_index=[0] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
@@ -189,7 +197,7 @@ IDS = [[7] * 9, [1, 3, 4, 1, 3, 4, 1, 3, END], [5, END], [*[1, 2, 3, 4, 5] * 5, 
 @pytest.mark.parametrize(
     "weights", [(0.0, 0.0, 0.0), (0.3, 0.0, 0.0), (0.0, 0.7, 0.1), (0.3, 0.7, 0.1), (1.1, 1.3, 1.7)]
 )
-@pytest.mark.parametrize("name", PROGRAM_REWARDS)
+@pytest.mark.parametrize("name", REWARDS)
 def test_the_sum_of_terms_equals_the_formula_bit_for_bit(
     executor: Executor, name: str, weights: tuple[float, float, float]
 ) -> None:
@@ -198,9 +206,9 @@ def test_the_sum_of_terms_equals_the_formula_bit_for_bit(
     texts, parent = [RIGHT_IN_HALF, "none", ADDS_ONE, RIGHT_IN_HALF], ADDS_ONE
     repeated = [1 - 1 / 6, 1 - 4 / 6, 0.0, 1 - 6 / 23]  # 4-grams of IDS
     truncated = [ids[-1] != END for ids in IDS]
-    answers = [Answer(text, *zip(*((pair.input, pair.output) for pair in pairs), strict=True)) for text in texts]
-    *grades, parent_grade = grade_answers([*answers, replace(answers[0], text=parent)], executor)
-    reward = PROGRAM_REWARDS[name]
+    subject = Subject(tuple(pair.input for pair in pairs), tuple(pair.output for pair in pairs), len(pairs))
+    *grades, parent_grade = grade_answers([Answer(text, subject) for text in (*texts, parent)], executor)
+    reward = REWARDS[name]
     expected = []
     for grade, share, is_truncated in zip(grades, repeated, truncated, strict=True):
         total = reward(grade)
@@ -248,7 +256,7 @@ def test_the_pages_reward_runs_as_it_stands(
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["model"]["path"] = str(ROOT / content["model"]["path"])
     content["training"]["grpo"] |= yaml.safe_load(*settings)["training"]["grpo"]
-    experiment = validate_experiment(content, "mine.yaml", Refining)
+    experiment = validate_experiment(content, "mine.yaml", ArcExperiment)
     check_files(experiment, "mine.yaml")
     assert inputs.files_of_rewards(experiment) == ["examples/rewards.py"]
     refining = prompt(PLUS_ONE, "?", "no program", "no")
@@ -271,13 +279,15 @@ def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor
         path.write_text(f"def score(attempt):\n    return {value}\n")
         terms = ["solved", {"reward": f"{path}:score", "weight": weight}]
         return RefineEnvironment(
-            prompts=[TrainingPrompt.of(prompt(PAIRS, "?"))],
+            prompts=[TrainingPrompt.of(ARC, prompt(PAIRS, "?"))],
             prompts_hash="",
             training=Grpo.model_validate({"learning_rate": 1e-4, "rewards": terms}),
             lengths=Lengths(max_completion_length=8, max_seq_length=64),
-            template=load_template("compact"),
+            domain=ARC,
+            wording=load_template("compact"),
             include_errors=False,
-            executor=executor,
+            history="whole",
+            executors=(executor,),
             seed=0,
         ).identity()
 
@@ -302,13 +312,14 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
     from arc_refinery.training.rewards import Reward
 
     grpo = Grpo.model_validate({"learning_rate": 1.0, "rewards": ["arc-v1", "repetition"]})
-    assert Scorer(grpo, Reward(grpo.rewards), executor, [END], []).__name__ == "arc-v1"
+    assert Scorer(grpo, Reward(grpo.rewards), ARC, (executor,), [END], []).__name__ == "arc-v1"
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:
     from arc_refinery.refining.rollout import TrainingPrompt
 
     task = make_task(train=(Pair(ONE, TWO),), test=(Pair(ONE, UNKNOWN), Pair(TWO, ONE)))
-    answer = TrainingPrompt.of(make_prompt(task)).answer("text")
-    assert [grid.tolist() for grid in answer.inputs] == [ONE.tolist(), TWO.tolist()]
-    assert [grid.tolist() for grid in answer.truths] == [TWO.tolist(), ONE.tolist()]
+    subject = TrainingPrompt.of(ARC, make_prompt(task)).answer("text").subject
+    assert subject.n_shown == 1
+    assert [grid.tolist() for grid in subject.inputs] == [ONE.tolist(), TWO.tolist()]
+    assert [grid.tolist() for grid in subject.truths] == [TWO.tolist(), ONE.tolist()]

@@ -40,7 +40,7 @@ from arc_refinery.config import validate_experiment as validate
 from arc_refinery.config.flags import flag_names
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages as refining_stages
-from arc_refinery.refining.config import Grpo, Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo
 from arc_refinery.sampling import library_arguments
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use.config import ToolGrpo, ToolUse
@@ -96,7 +96,7 @@ class Commands(NamedTuple):
 
 def commands_of(experiment: Experiment) -> Commands:
     jobs: dict[str, Command]
-    if isinstance(experiment, Refining):
+    if isinstance(experiment, ArcExperiment):
         jobs, sets = refining_commands(experiment), [*experiment.set_names, *experiment.part_names]
         read = {
             name: refining_inputs.adapter(experiment, name.split()[1], name.split()[2])

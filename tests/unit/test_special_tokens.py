@@ -12,10 +12,11 @@ from tokenizers import AddedToken
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import special_marks, without_marks
-from arc_refinery.records import Prompt
-from arc_refinery.refining.config import Demonstrations, Sampling
+from arc_refinery.refining.config import Demonstrations
 from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations
+from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts

@@ -33,8 +33,8 @@ from arc_refinery.config.base import Strict
 from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages as refining
-from arc_refinery.refining.config import Grpo, Refining, Sampling, Sft
-from arc_refinery.refining.domains.arc.config import PromptedModel, TaskSet
+from arc_refinery.refining.config import Sft
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo, PromptedModel, Sampling, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages as tool_use
 from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
@@ -178,7 +178,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
     content = yaml.safe_load((ROOT / SMALL).read_text())
     content["training"]["grpo"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
     content["model"]["gpu_memory_utilization"] = 0.7
-    experiment = validate_experiment(content, "mine.yaml", Refining)
+    experiment = validate_experiment(content, "mine.yaml", ArcExperiment)
     assert refining.sample(experiment, "heldout", "turn1").flags(tuning=True) == "--gpu-memory-utilization 0.7"
     assert stages.sft(experiment, "sft").flags(tuning=True) == "--save-steps 2"
     assert refining.train(experiment, "trained").flags(tuning=True) == (
@@ -260,7 +260,7 @@ def words_of_rules(job: Command) -> list[str]:
 def test_a_job_reads_back_what_its_stage_was_given(base: str, variants: dict[str, Any]) -> None:
     for content in contents(base, variants):
         experiment = validate_experiment(content, base)
-        if isinstance(experiment, Refining):
+        if isinstance(experiment, ArcExperiment):
             jobs = refining_commands(experiment)
         else:
             assert isinstance(experiment, ToolUse)
@@ -276,7 +276,7 @@ def test_a_job_reads_back_what_its_stage_was_given(base: str, variants: dict[str
 
 
 def test_a_grading_job_takes_several_shards() -> None:
-    experiment = load_experiment(ROOT / SMALL, Refining).model_copy(update={"shards_per_grading_job": 2})
+    experiment = load_experiment(ROOT / SMALL, ArcExperiment).model_copy(update={"shards_per_grading_job": 2})
     attempts = [f"<results>/heldout/turn1/attempts/00{shard}.parquet" for shard in range(2)]
     assert refining_inputs.attempts_to_grade(experiment, "heldout", "turn1", "000") == attempts
     with pytest.raises(ConfigError, match="heldout/turn1 has no grading job 001: its 1 are numbered from 000"):
@@ -284,7 +284,7 @@ def test_a_grading_job_takes_several_shards() -> None:
 
 
 def test_refining_reads_all_shards_of_the_turn_before() -> None:
-    experiment = load_experiment(ROOT / SMALL, Refining)
+    experiment = load_experiment(ROOT / SMALL, ArcExperiment)
     shards = ["<results>/heldout/turn1/verdicts/000.parquet", "<results>/heldout/turn1/verdicts/001.parquet"]
     assert refining_inputs.parent_verdicts(experiment, "heldout", "refine-trained-turn2") == shards
     assert refining_inputs.adapter(experiment, "heldout", "refine-trained-turn2") == ["<results>/adapters/trained"]

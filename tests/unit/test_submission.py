@@ -17,7 +17,7 @@ from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
 from arc_refinery.errors import InputError
-from arc_refinery.records import Verdict
+from arc_refinery.refining.domains.arc.records import Verdict
 from arc_refinery.refining.domains.arc.submission import (
     Ballot,
     check_submission,

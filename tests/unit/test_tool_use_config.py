@@ -12,7 +12,7 @@ from messages import Wording
 
 from arc_refinery.commands.stages import sft, training_job
 from arc_refinery.config import ConfigError, check_files, inputs, load_experiment, validate_experiment
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.commands import TrainToolUse
@@ -61,7 +61,7 @@ def test_the_kind_of_an_experiment_is_written(content: Content, wording: Wording
 
 def test_a_command_for_one_kind_refuses_the_other(wording: Wording):
     with pytest.raises(ConfigError, match=r"tool-use.* refining") as caught:
-        load_experiment(ROOT / DEMO, Refining)
+        load_experiment(ROOT / DEMO, ArcExperiment)
     wording(caught.value)
 
 

@@ -10,7 +10,7 @@ from messages import Wording
 from pydantic import ValidationError
 
 from arc_refinery.config import ConfigError, load_experiment, validate_experiment
-from arc_refinery.refining.config import Grpo, Refining, Training
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo, Training
 from arc_refinery.refining.stages import train
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
@@ -98,7 +98,7 @@ def test_a_training_asks_for_the_gpus_that_it_uses(
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"]["grpo"] |= {"gradient_accumulation_steps": 2} | grpo
     with pytest.raises(ConfigError) as caught:
-        validate_experiment(content | {"resources": {"train": {"gpus": n_gpus}}}, "test", Refining)
+        validate_experiment(content | {"resources": {"train": {"gpus": n_gpus}}}, "test", ArcExperiment)
     text = str(caught.value)
     assert text.startswith("test: resources.train.gpus")
     assert f"gpus is {n_gpus}; set it to {expected}" in text
@@ -106,7 +106,7 @@ def test_a_training_asks_for_the_gpus_that_it_uses(
     used = Grpo.model_validate({"learning_rate": 1e-4} | grpo)
     n_used = used.n_training_processes + used.n_server_gpus
     assert n_used == expected
-    validate_experiment(content | {"resources": {"train": {"gpus": n_used}}}, "test", Refining)
+    validate_experiment(content | {"resources": {"train": {"gpus": n_used}}}, "test", ArcExperiment)
 
 
 @pytest.mark.parametrize(
@@ -195,34 +195,34 @@ def demo(**training: Any) -> dict[str, Any]:
 
 
 def test_the_adapters_of_each_method() -> None:
-    assert validate_experiment(demo(grpo=GRPO), "demo", Refining).adapters == ["trained"]
+    assert validate_experiment(demo(grpo=GRPO), "demo", ArcExperiment).adapters == ["trained"]
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
-    alone = validate_experiment(demo(sft=attempts), "demo", Refining)
+    alone = validate_experiment(demo(sft=attempts), "demo", ArcExperiment)
     assert (alone.adapters, alone.trained, dict(alone.runs)) == (["trained"], ["trained"], {})
-    both = validate_experiment(demo(grpo=GRPO, sft=attempts), "demo", Refining)
+    both = validate_experiment(demo(grpo=GRPO, sft=attempts), "demo", ArcExperiment)
     assert (both.adapters, both.trained, both.start_of("trained")) == (["sft", "trained"], ["trained"], "sft")
 
 
 def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
     content = demo(grpo=GRPO, sft=SFT | {"demonstrations": {"targets": "attempts"}})
     content["evaluation"]["arms"][2]["turns"][1]["adapter"] = "sft"
-    assert "refine-trained-turn2" in validate_experiment(content, "demo", Refining).branches
+    assert "refine-trained-turn2" in validate_experiment(content, "demo", ArcExperiment).branches
 
 
 def test_sources_answer_tasks_that_are_shown_as_they_are(wording: Wording) -> None:
     content = demo(sft=SFT)
     content["parts"]["use_data_augmentation"] = True
     with pytest.raises(ConfigError) as caught:
-        validate_experiment(content, "demo", Refining)
+        validate_experiment(content, "demo", ArcExperiment)
     assert "parts.use_data_augmentation" in str(caught.value)
     wording(caught.value)
     content["parts"]["use_data_augmentation"] = False
-    assert not validate_experiment(content, "demo", Refining).augments_parts
+    assert not validate_experiment(content, "demo", ArcExperiment).augments_parts
 
 
 def test_runs_of_a_sweep_may_differ_in_precision() -> None:
     sweep = [{"dtype": "float16"}, {"dtype": "bfloat16", "beta": 0.1}, {"optimizer": "adamw_8bit"}]
-    experiment = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", Refining)
+    experiment = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", ArcExperiment)
     assert list(experiment.runs) == ["dtype-float16", "dtype-bfloat16-beta-0.1", "optimizer-adamw-8bit"]
     precisions = [train(experiment, name).dtype for name in experiment.runs]
     assert precisions == ["float16", "bfloat16", "float32"]
@@ -232,7 +232,7 @@ def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
     attempts = SFT | {"demonstrations": {"targets": "attempts"}}
     content = demo(grpo=GRPO, sft=attempts, seeds=[3, 13], sweep=[{"beta": 0.1}])
     content["evaluation"]["arms"].append({"name": "by-sft", "turns": [{"n_predictions": 8, "adapter": "sft"}]})
-    experiment = validate_experiment(content, "demo", Refining)
+    experiment = validate_experiment(content, "demo", ArcExperiment)
     assert experiment.adapters == ["sft-seed-3", "sft-seed-13", "beta-0.1-seed-3", "beta-0.1-seed-13"]
     assert [experiment.seed_of(name) for name in experiment.adapters] == [3, 13, 3, 13]
     assert experiment.start_of("beta-0.1-seed-13") == "sft-seed-13"
@@ -243,6 +243,6 @@ def test_with_seeds_everything_is_trained_for_each_and_compared_apart() -> None:
         "by-sft-seed-13",
     ]
     assert experiment.arms[-1].turns[0].adapter == "sft-seed-13"
-    alone = validate_experiment(demo(sft=attempts, seeds=[3, 13]), "demo", Refining)
+    alone = validate_experiment(demo(sft=attempts, seeds=[3, 13]), "demo", ArcExperiment)
     assert alone.adapters == alone.trained == ["seed-3", "seed-13"]
     assert [arm.turns[-1].adapter for arm in alone.arms] == ["none", "none", "seed-3", "seed-13"]

@@ -15,7 +15,7 @@ from messages import Wording
 
 from arc_refinery import cli, config
 from arc_refinery.records import RecordError
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import read_log
@@ -116,7 +116,9 @@ def test_what_was_no_number_is_missing(tmp_path: Path):
 # ---- the section ----
 
 
-def experiment(methods: tuple[str, ...] = ("grpo",), grpo: Mapping[str, Any] | None = None, **changes: Any) -> Refining:
+def experiment(
+    methods: tuple[str, ...] = ("grpo",), grpo: Mapping[str, Any] | None = None, **changes: Any
+) -> ArcExperiment:
     settings: dict[str, Any] = {name: {"learning_rate": 1e-3} for name in methods}
     settings |= {"max_completion_length": 16, "max_seq_length": 100}
     if grpo:
@@ -135,11 +137,11 @@ def experiment(methods: tuple[str, ...] = ("grpo",), grpo: Mapping[str, Any] | N
             },
         },
         "test",
-        Refining,
+        ArcExperiment,
     )
 
 
-def section(folder: Path, of: Refining, logs: Mapping[str, Entries], files: Attachments | None = None) -> str:
+def section(folder: Path, of: ArcExperiment, logs: Mapping[str, Entries], files: Attachments | None = None) -> str:
     """The text alone: pictures are left in `files`."""
     for name, entries in logs.items():
         written(folder / "adapters" / name / "training.jsonl", entries)

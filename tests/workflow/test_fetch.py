@@ -14,6 +14,7 @@ from arc_refinery import records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
 
 pytestmark = pytest.mark.snakemake
@@ -109,11 +110,11 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
 
     results = fresh.folder / "results/hubbed"
     assert (results / "template/pair.txt").read_text() == "in\n{input}\nout\n{output}\n"
-    prompt = next(records.read(results / "heldout/turn1/prompts.parquet", records.Prompt))
+    prompt = next(records.read(results / "heldout/turn1/prompts.parquet", Prompt))
     assert prompt.text.startswith("<|user|>in\n") and "\n?" in prompt.text
-    assert {
-        attempt.model for attempt in records.read(results / "heldout/turn1/attempts/000.parquet", records.Attempt)
-    } == {"results/hubbed/fetched/someone/tiny"}
+    assert {attempt.model for attempt in records.read(results / "heldout/turn1/attempts/000.parquet", Attempt)} == {
+        "results/hubbed/fetched/someone/tiny"
+    }
     assert next(records.read(results / "tasks/part1.parquet", Task)).task_id.startswith("data_100k-0000")
     report = (fresh.folder / "results/hubbed.md").read_text()
     assert f"| someone/tiny | {commit} | `{commit}` |" in report

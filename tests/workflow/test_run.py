@@ -16,6 +16,7 @@ from checkout import SMALL, Checkout
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
+from arc_refinery.refining.domains.arc.records import Verdict
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -50,7 +51,7 @@ def test_every_arm_spends_its_budget_on_tasks_that_have_something_to_refine(fini
     for branch, budget in (("turn1", 16), ("refine-base-turn2", 8), ("refine-trained-turn2", 8)):
         spent: Counter[str] = Counter()
         for shard in sorted((folder / branch / "verdicts").glob("*.parquet")):
-            spent.update(verdict.task_id for verdict in records.read(shard, records.Verdict))
+            spent.update(verdict.task_id for verdict in records.read(shard, Verdict))
         assert set(spent.values()) <= {budget}
         assert branch != "turn1" or set(spent) == tasks
 

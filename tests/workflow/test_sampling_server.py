@@ -18,7 +18,7 @@ from vllm_cpu import FOLDER, environment, needs_vllm
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config import Grpo
+from arc_refinery.refining.domains.arc.config import Grpo
 from arc_refinery.training import vllm_backend
 
 MODEL = ModelConfig(path=TINY, window=256, dtype="float32")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from checkout import Checkout
 
-from arc_refinery.records import Prompt, read
+from arc_refinery.records import read
 from arc_refinery.refining.domains.arc.prompts import COLOR_WORDS
+from arc_refinery.refining.domains.arc.records import Prompt
 
 pytestmark = pytest.mark.snakemake
 

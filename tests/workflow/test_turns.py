@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
 from arc_refinery.barc import common
-from arc_refinery.records import Attempt, Verdict
+from arc_refinery.refining.domains.arc.records import Attempt, Verdict
 from arc_refinery.refining.prompts import extract_code
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]

