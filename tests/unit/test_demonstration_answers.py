@@ -5,8 +5,7 @@ import ast
 import pytest
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
-from arc_refinery.refining import prompts
-from arc_refinery.refining.domains.arc.prompts import completed_answer, transform_program
+from arc_refinery.refining.domains.arc.prompts import compact_answer, completed_answer, transform_program
 from arc_refinery.refining.prompts import extract_code
 
 BARC = '''\
@@ -81,7 +80,7 @@ def test_generated_problems_have_the_answers_that_pretraining_showed():
     for number in range(150):
         problem, statements = generate_problem(difficulty, 3, "pretraining", 11, "answers", number)
         program = transform_program(problem.source, bare=True)
-        assert completed_answer(str(program), "") == prompts.compact_answer(program_body(statements))
+        assert completed_answer(str(program), "") == compact_answer(program_body(statements))
 
 
 def test_a_barc_program_keeps_all_but_what_makes_inputs():

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import TINY
-from factories import ARC, make_attempt, make_demonstration, make_grid, make_task, make_verdict, with_detail
+from factories import (
+    ARC,
+    first_turns,
+    make_attempt,
+    make_demonstration,
+    make_grid,
+    make_task,
+    make_verdict,
+    with_detail,
+)
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
@@ -27,7 +36,6 @@ from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.demonstrations import source_answers
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
 
 FLIP = (
@@ -45,8 +53,7 @@ def a_task(name: str = "it", source: str = FLIP, origin: str = "barc") -> Task:
 
 def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) -> Prompt:
     sampling = Sampling(batch_size=8, use_data_augmentation=False, max_output_tokens=48)
-    (prompt,) = first_turn_prompts(ARC, [a_task(name)], 8, sampling, template, renderer, seed=0)
-    assert isinstance(prompt, Prompt)
+    (prompt,) = first_turns([a_task(name)], 8, sampling, template, renderer)
     return prompt
 
 

@@ -9,14 +9,18 @@ from typing import Annotated, Any
 
 import pytest
 from checkout import ROOT, TINY
-from factories import make_grid, make_task
+from factories import ARC, make_grid, make_task
 
 from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import Guard, Lora
-from arc_refinery.refining import first_turn, grading, next_turn, prompts
-from arc_refinery.refining.domains.arc.prompts import COMPACT, template
+from arc_refinery.refining import next_turn, prompts
+from arc_refinery.refining.domain import Answer
+from arc_refinery.refining.domains.arc import grading
+from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.domains.arc.prompts import COMPACT, execution_feedback, load_template, template
+from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Executor
 
@@ -44,8 +48,9 @@ def indented(text: str) -> str:
 
 def second_turn(renderer: Renderer) -> tuple[Any, str]:
     """The prompt of a first turn, and the feedback on a program that returns its input."""
-    prompt = first_turn.first_turn_prompt(MIRROR, "mirror/turn1-000", IDENTITY, (0,), 1, COMPACT, renderer)
-    return prompt, prompts.execution_feedback(MIRROR, (make_grid("10"),), COMPACT)
+    shown = first_turn_in(MIRROR, IDENTITY, (0,), COMPACT)
+    prompt = rendered(ARC.prompt_class, shown, "mirror/turn1-000", "mirror", 1, renderer)
+    return prompt, execution_feedback(MIRROR, (make_grid("10"),), COMPACT)
 
 
 def test_the_second_turn_at_the_top_of_next_turn(renderer: Renderer):
@@ -64,7 +69,7 @@ def test_the_mask_at_the_top_of_rollout(renderer: Renderer):
     answers = [f"{COPIES}<|end|>", f"{COPIES}<|end|>".replace("return grid", "return np.fliplr(grid)")]
     first, second = (tokenizer(answer, add_special_tokens=False)["input_ids"] for answer in answers)
     continuation = rollout.Continuation(tokenizer, end_tokens(TINY, tokenizer))
-    between = continuation.ids(rollout.TrainingPrompt.of(prompt), first, feedback)
+    between = continuation.ids(rollout.TrainingPrompt.of(ARC, prompt), first, feedback)
     rows = re.findall(r"^ {4}([01]) +(\d+)  (.+(?:\n {14}.+)*)", str(rollout.__doc__), re.MULTILINE)
     expected = [(mask, int(n), re.sub(r"\n +", "", text).replace("\\n", "\n")) for mask, n, text in rows]
     assert expected == [
@@ -79,7 +84,7 @@ def test_the_feedback_at_the_top_of_template():
     outputs = (make_grid("01"), make_grid("30"))
     doc = str(template.__doc__)
     pairs, residual, difference = (
-        prompts.execution_feedback(task, outputs, prompts.load_template("compact", form=form))
+        execution_feedback(task, outputs, load_template("compact", form=form))
         for form in ("given", "residual", "difference")
     )
     assert indented(pairs) in doc
@@ -93,7 +98,8 @@ def test_the_grade_at_the_top_of_grading(executor: Executor):
     doc = str(grading.__doc__)
     answer = doc.split('"')[1].replace("\\n", "\n")
     inputs: tuple[Grid, ...] = (make_grid("10"), make_grid("20"))
-    (grade,) = grading.grade_answers([grading.Answer(answer, inputs, (make_grid("01"), make_grid("52")))], executor)
+    subject = grading.Subject(inputs, (make_grid("01"), make_grid("52")), 2)
+    (grade,) = grading.grade_answers([Answer(answer, subject)], executor)
     grids = " and ".join(str(output.tolist()) for output in grade.outputs)
     text = f'status "{grade.status}", outputs {grids}, correct grids {grade.correct_grids}, pixel score'
     assert f"{text} {grade.pixel_score}" in doc

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from checkout import TINY
-from factories import ARC, make_prompt, make_task
+from factories import first_turns, make_prompt, make_task
 from handmade import finished, settings
 
 from arc_refinery import records
@@ -19,7 +19,6 @@ from arc_refinery.refining.domains.arc.commands import FirstPrompts, Refine, Sam
 from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.training.environment import TrainingData
 
@@ -48,7 +47,7 @@ def first_prompts(tasks: Path, window: int, **changes: Any) -> FirstPrompts:
 
 def n_tokens(renderer: Renderer, template: str = "compact") -> int:
     """Length of the prompts of the two tasks, which are alike."""
-    (one, two) = first_turn_prompts(ARC, TASKS, 1, Sampling(max_output_tokens=8), load_template(template), renderer, 0)
+    (one, two) = first_turns(TASKS, 1, Sampling(max_output_tokens=8), load_template(template), renderer)
     assert one.n_tokens == two.n_tokens
     return one.n_tokens
 

@@ -18,6 +18,7 @@ from matplotlib.text import Text
 from arc_refinery import config
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.refining.domains.arc.metrics import METRICS
 from arc_refinery.refining.evaluation.results import SetResults, per_task
 from arc_refinery.refining.report import outcomes, plots
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
@@ -173,7 +174,7 @@ def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
     of = experiment(arms)
     branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
     results = SetResults("small", tuple("abcd"), branches)
-    metrics = {arm.name: per_task(results.attempts_of_arm(arm), results.task_ids) for arm in of.arms}
+    metrics = {arm.name: per_task(results.attempts_of_arm(arm), results.task_ids, METRICS) for arm in of.arms}
     return "\n\n".join(outcomes.section(of, results, metrics, files))
 
 

@@ -13,8 +13,11 @@ from messages import Wording
 
 from arc_refinery.config import validate_experiment
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
+from arc_refinery.refining.domains.arc.metrics import NAMES
 from arc_refinery.refining.report import over_steps
 from arc_refinery.reporting.publish import Attachments
+
+PANELS = (*NAMES, "pass_rate")
 
 # Tasks solved and pass rate of each arm; step 20 solves as many as step 10, at a higher rate
 VALIDATION = {"base": (1, 0.1), "steps@10": (3, 0.2), "steps@20": (3, 0.3)}
@@ -43,7 +46,7 @@ def results(figures: dict[str, tuple[int, float]]) -> dict[str, pd.DataFrame]:
     """Per task, of each arm: the first tasks are solved."""
     tables = {}
     for arm, (n_solved, pass_rate) in figures.items():
-        columns = dict.fromkeys(over_steps.PANELS, [0.5] * N_TASKS)
+        columns = dict.fromkeys(PANELS, [0.5] * N_TASKS)
         solved = [1.0] * n_solved + [0.0] * (N_TASKS - n_solved)
         tables[arm] = pd.DataFrame(columns | {"is_correct": solved, "pass_rate": [pass_rate] * N_TASKS})
     return tables
@@ -109,7 +112,7 @@ def test_the_plot_and_the_table_as_csv_are_written(blocks: list[str], folder: Pa
     assert blocks[-1] == f"[As CSV]({folder}/steps-steps.csv)."
     assert (folder / "steps-steps.png").stat().st_size > 0
     lines = list(csv.DictReader((folder / "steps-steps.csv").open()))
-    assert len(lines) == 2 * 3 * len(over_steps.PANELS)
+    assert len(lines) == 2 * 3 * len(PANELS)
     (one,) = (line for line in lines if (line["set"], line["step"], line["metric"]) == ("heldout", "10", "pass_rate"))
     assert float(one["mean"]) == 0.4
 

@@ -104,7 +104,7 @@ def test_the_command_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> 
     assert (overlap.tasks, overlap.task_id, overlap.evaluated_in, overlap.evaluated_id, overlap.by) == (
         "part1", "x", "set", "a", "content"
     )  # fmt: skip
-    assert len(list(overlaps([Path(trained)], EVALUATED))) == 1
+    assert len(list(overlaps(Task, [Path(trained)], EVALUATED.same_as))) == 1
 
 
 def test_left_out_tasks_give_no_prompt(tmp_path: Path) -> None:

@@ -183,12 +183,7 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         sandbox=config.Sandbox(wall_seconds=60.0),
     ).run()
     plain, flipped = records.read(tmp_path / "verdicts.parquet", Verdict)
-    assert (plain.status, flipped.status, flipped.train_is_correct, flipped.test_is_correct) == (
-        "error",
-        "ok",
-        True,
-        True,
-    )
+    assert (plain.status, flipped.status, flipped.score, flipped.solved) == ("error", "ok", 1.0, True)
     assert flipped.detail.train_outputs[0].tolist() == GIVEN.tolist()
     read_prompts = list(records.read(prompts, Prompt))
     assert [prompt.prompt_id for prompt in read_prompts] == [

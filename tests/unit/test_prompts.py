@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from factories import make_task
+from factories import ARC, make_task
 from messages import Wording
 from pydantic import ValidationError
 
@@ -227,10 +227,10 @@ def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, A
 def test_a_text_that_no_prompt_can_hold_is_named(text: str, renderer: Renderer, wording: Wording):
     long = "Look! " * 300
     changed = replace(WORDS, user=long) if text == "user" else replace(WORDS, feedback=FeedbackTexts(tail=long))
-    renderer.check_template(WORDS, 1000)
-    renderer.check_template(changed, renderer.count(long))
+    renderer.check_texts(ARC.texts(WORDS), 1000)
+    renderer.check_texts(ARC.texts(changed), renderer.count(long))
     with pytest.raises(InputError) as error:
-        renderer.check_template(changed, renderer.count(long) - 1)
+        renderer.check_texts(ARC.texts(changed), renderer.count(long) - 1)
     assert f" {text} " in str(error.value) and str(renderer.count(long)) in str(error.value)
     wording(error.value)
 

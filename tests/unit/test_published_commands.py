@@ -13,10 +13,9 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import Grpo, Sampling
-from arc_refinery.refining.domains.arc.config.rewards import REWARDS
+from arc_refinery.refining.domains.arc.config import AttemptTerm, Grpo, Sampling
+from arc_refinery.refining.domains.arc.prompt_files import prompts_in
 from arc_refinery.refining.domains.arc.records import Attempt
-from arc_refinery.refining.prompt_files import prompts_in
 
 SAMPLING = Sampling(n_predictions=1, batch_size=1, use_data_augmentation=False, max_output_tokens=8)
 
@@ -158,7 +157,7 @@ def test_a_wrong_reward_is_named_with_those_that_are_known(capsys: pytest.Captur
     with pytest.raises(SystemExit):
         cli.parse(["train", *words(DEBUG), "--reward-name", "arc-v9"])
     (line,) = capsys.readouterr().err.splitlines()
-    assert "--rewards.0: 'arc-v9'" in line and ", ".join(REWARDS) in line
+    assert "--rewards.0: 'arc-v9'" in line and ", ".join(AttemptTerm.built_in) in line
 
 
 def test_the_published_command_for_a_try_takes_the_scripts_defaults() -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 import pytest
-from factories import ARC, make_attempt, make_grid, make_task, make_verdict, with_detail
+from factories import ARC, first_turns, make_attempt, make_grid, make_task, make_verdict, with_detail
 
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import Message
-from arc_refinery.refining import first_turn as first_turns
 from arc_refinery.refining import next_turn
 from arc_refinery.refining.config import FeedbackKind, History
 from arc_refinery.refining.domain import GradedAttempt
@@ -44,12 +43,6 @@ def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
     )
 
 
-def first_turn_prompts(
-    tasks: Iterable[Task], n: int, sampling: Sampling, wording: Template, renderer: Renderer, seed: int
-) -> Iterator[Prompt]:
-    return cast(Iterator[Prompt], first_turns.first_turn_prompts(ARC, tasks, n, sampling, wording, renderer, seed))
-
-
 def next_turn_prompts(
     graded: Iterable[GradedAttempt], plan: NextTurnPlan, wording: Template, renderer: Renderer
 ) -> Iterator[Prompt]:
@@ -67,7 +60,7 @@ def conversation(attempt: GradedAttempt, wording: Template) -> list[Message]:
 
 
 def first(renderer: Renderer, n_predictions: int, tasks: tuple[Task, ...] = (a_task(),), seed: int = 0) -> list[Prompt]:
-    return list(first_turn_prompts(tasks, n_predictions, sampling(), COMPACT, renderer, seed))
+    return list(first_turns(tasks, n_predictions, sampling(), COMPACT, renderer, seed))
 
 
 def prompt(
@@ -75,7 +68,7 @@ def prompt(
 ) -> Prompt:
     """A first-turn prompt of a chosen augmentation and order."""
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    (plain,) = first_turn_prompts([seen], 1, sampling(1, augmented=False), COMPACT, renderer, seed=0)
+    (plain,) = first_turns([seen], 1, sampling(1, augmented=False), COMPACT, renderer, seed=0)
     return with_detail(plain, augmentation=augmentation, train_order=order)
 
 
@@ -126,7 +119,7 @@ def test_prompts_tasks_and_seeds_have_augmentations_of_their_own(renderer: Rende
 
 
 def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Renderer) -> None:
-    prompts = list(first_turn_prompts([a_task()], 8, sampling(4, augmented=False), COMPACT, renderer, 0))
+    prompts = list(first_turns([a_task()], 8, sampling(4, augmented=False), COMPACT, renderer, 0))
     text = (
         "<|user|>\ninput 3x2\n1 12\n2 34\n3 00\noutput 2x3\n1 123\n2 000\ninput 1x2\n1 50\noutput 1x2\n1 05"
         "\ninput 1x1\n1 7\noutput 2x2\n1 77\n2 71<|assistant|>"
@@ -142,11 +135,11 @@ def test_a_prompt_may_show_one_test_input_and_is_still_about_all(renderer: Rende
     some = sampling(1, augmented=False).model_copy(update={"test_inputs": "one"})
     visible = [
         [pair for pair in test if f"Test input:\n{WORDS.notation.write(pair.input)}" in prompt.messages[1]["content"]]
-        for prompt in first_turn_prompts([task], 16, some, WORDS, renderer, 0)
+        for prompt in first_turns([task], 16, some, WORDS, renderer, 0)
     ]
     assert {len(pairs) for pairs in visible} == {1}
     assert len({pairs[0].input.item() for pairs in visible}) > 2
-    (prompt, *_) = first_turn_prompts([task], 16, some, WORDS, renderer, 0)
+    (prompt, *_) = first_turns([task], 16, some, WORDS, renderer, 0)
     assert len(prompt.detail.test) == 5
 
 

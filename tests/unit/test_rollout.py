@@ -96,7 +96,13 @@ class Sampling:
 def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[OnPolicyEpisode]":
     from arc_refinery.refining.rollout import OnPolicyTurns
 
-    settings = {"include_errors": False, "n_turns": 2, "history": "whole", "max_tokens": 1000, "mask_truncated": True}
+    settings: dict[str, Any] = {
+        "include_errors": False,
+        "n_turns": 2,
+        "history": "whole",
+        "max_tokens": 1000,
+        "mask_truncated": True,
+    }
     settings |= {"domain": ARC, "prompts": [asked()], "executors": (executor,), "wording": TEMPLATE}
     rollout = OnPolicyTurns(**settings | changed)
     result = rollout([row["prompt"] for row in sampling.rows], sampling)

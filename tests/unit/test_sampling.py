@@ -5,12 +5,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from adapters import make_adapter
 from checkout import TINY
-from factories import make_prompt, make_task
+from factories import ARC, make_prompt, make_task
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.config import Backend
@@ -119,7 +119,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 
 def run(prompts: list[Prompt], output: Path, decoding: Decoding = DECODING) -> list[Attempt]:
-    return list(sample_shard(prompts, MODEL, None, decoding, output))
+    return cast(list[Attempt], list(sample_shard(ARC, prompts, MODEL, None, decoding, output)))
 
 
 def interrupted(watched: Watched, prompts: list[Prompt], output: Path, after: int) -> None:
@@ -248,7 +248,7 @@ def test_progress_is_taken_up_where_nothing_changed_that_decides_completions(
     watched: Watched, prompts: list[Prompt], tmp_path: Path, change: dict[str, float | str]
 ) -> None:
     interrupted(watched, prompts, tmp_path / "out.parquet", 3)
-    list(sample_shard(prompts, MODEL.model_copy(update=change), None, DECODING, tmp_path / "out.parquet"))
+    list(sample_shard(ARC, prompts, MODEL.model_copy(update=change), None, DECODING, tmp_path / "out.parquet"))
     assert len(watched.asked) == 3
 
 
@@ -265,7 +265,7 @@ def test_progress_of_another_adapter_is_not_taken_up(watched: Watched, prompts: 
     output = tmp_path / "out.parquet"
     for seed in (1, 2, 2):
         make_adapter(adapter, MODEL.path, seed)
-        attempts = list(sample_shard(prompts[:2], MODEL, adapter, DECODING, output))
+        attempts = list(sample_shard(ARC, prompts[:2], MODEL, adapter, DECODING, output))
     assert len(watched.asked) == 2 + 2 + 0
     assert {attempt.adapter for attempt in attempts} == {str(adapter)}
 
@@ -352,7 +352,7 @@ def refused(
     no_engine(monkeypatch)
     model = MODEL.model_copy(update=changed)
     with pytest.raises(InputError) as refusal:
-        list(sample_shard(prompts, model, adapter, DECODING, folder / "out.parquet"))
+        list(sample_shard(ARC, prompts, model, adapter, DECODING, folder / "out.parquet"))
     assert not progress_path(folder / "out.parquet").exists()
     return str(refusal.value)
 
@@ -369,7 +369,7 @@ def test_prompts_that_leave_no_room_for_the_completion_are_refused(
 ) -> None:
     longest = max(prompts, key=lambda prompt: prompt.n_tokens)
     window = longest.n_tokens + DECODING.max_output_tokens
-    list(sample_shard([], MODEL.model_copy(update={"window": window}), None, DECODING, tmp_path / "fits.parquet"))
+    list(sample_shard(ARC, [], MODEL.model_copy(update={"window": window}), None, DECODING, tmp_path / "fits.parquet"))
     n_long = sum(prompt.n_tokens == longest.n_tokens for prompt in prompts)
     message = refused(prompts, tmp_path, monkeypatch, window=window - 1)
     assert message.startswith(f"{n_long} of 6 prompts are too long")

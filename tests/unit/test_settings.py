@@ -39,7 +39,7 @@ from arc_refinery.config import (
 from arc_refinery.config import validate_experiment as validate
 from arc_refinery.config.flags import flag_names
 from arc_refinery.refining import inputs as refining_inputs
-from arc_refinery.refining import stages as refining_stages
+from arc_refinery.refining.domains.arc import stages as arc_stages
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo
 from arc_refinery.sampling import library_arguments
 from arc_refinery.tool_use import inputs as tool_inputs
@@ -103,7 +103,7 @@ def commands_of(experiment: Experiment) -> Commands:
             for name in jobs
             if "sample" in name
         }
-        jobs |= {"wording": refining_stages.wording(experiment)} if experiment.template_rows else {}
+        jobs |= {"wording": arc_stages.wording(experiment)} if experiment.template_rows else {}
     else:
         assert isinstance(experiment, ToolUse)
         jobs, sets = tool_use_commands(experiment), experiment.set_names

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 from checkout import TINY, TINY_TOOLS
-from factories import make_attempt, make_grid, make_question, make_task, make_verdict
+from factories import ARC, first_turns, make_attempt, make_grid, make_question, make_task, make_verdict
 from tokenizers import AddedToken
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import special_marks, without_marks
 from arc_refinery.refining.config import Demonstrations
-from arc_refinery.refining.demonstrations import DemonstrationPlan, Target, make_demonstrations
+from arc_refinery.refining.demonstrations import DemonstrationPlan, make_demonstrations
+from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.graded import GradedAttempt
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.rollout import TrainingPrompt
@@ -51,7 +50,7 @@ def roles(tokenizer: Any, text: str) -> Counter[str]:
 
 def first_prompt(renderer: Renderer, template: Template = COMPACT) -> Prompt:
     plain = Sampling(batch_size=1, max_output_tokens=99, use_data_augmentation=False)
-    return next(first_turn_prompts([TASK], 1, plain, template, renderer, 0))
+    return next(first_turns([TASK], 1, plain, template, renderer))
 
 
 def attempt(prompt: Prompt, **verdict: Any) -> GradedAttempt:
@@ -68,18 +67,19 @@ def test_a_second_turn_and_its_row_have_the_roles_of_their_messages(
     renderer: Renderer, tokenizer: Any, verdict: dict[str, Any]
 ):
     parent = attempt(first_prompt(renderer), **verdict)
-    (second,) = next_turn_prompts([parent], PLAN, COMPACT, renderer)
+    (second,) = next_turn_prompts(ARC, [parent], PLAN, COMPACT, renderer)
     expected = {"<|user|>": 2, "<|end|>": 1, "<|assistant|>": 2}
     assert roles(tokenizer, second.text) == expected
     assert "I am the user." in second.text
-    conversation = TrainingPrompt.of(second).conversation  # as TRL renders it
+    conversation = TrainingPrompt.of(ARC, second).conversation  # as TRL renders it
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     assert text == second.text
 
 
 def test_a_third_turn_keeps_the_second_as_it_was(renderer: Renderer, tokenizer: Any):
-    (second,) = next_turn_prompts([attempt(first_prompt(renderer), **FAILED)], PLAN, COMPACT, renderer)
-    (third,) = next_turn_prompts([attempt(second, **FAILED)], PLAN, COMPACT, renderer)
+    (second,) = next_turn_prompts(ARC, [attempt(first_prompt(renderer), **FAILED)], PLAN, COMPACT, renderer)
+    assert isinstance(second, Prompt)
+    (third,) = next_turn_prompts(ARC, [attempt(second, **FAILED)], PLAN, COMPACT, renderer)
     assert roles(tokenizer, third.text) == {"<|user|>": 3, "<|end|>": 2, "<|assistant|>": 3}
     assert third.text.startswith(second.text)
 
@@ -97,8 +97,8 @@ def test_the_beginning_of_an_answer_is_as_it_was_written(renderer: Renderer):
 def test_demonstrations_learn_text_and_no_roles(renderer: Renderer, tokenizer: Any, targets: str):
     settings = Demonstrations.model_validate({"targets": targets, "max_pass_rate": 1.0})
     plan = DemonstrationPlan(settings, 99, True, 2048, 999, seed=0)
-    graded, sources = [attempt(first_prompt(renderer))], {"it": Target("source", PROGRAM)}
-    (row,) = make_demonstrations(graded, sources, plan, COMPACT, renderer, Counter())
+    graded, sources = [attempt(first_prompt(renderer))], {"it": PROGRAM}
+    (row,) = make_demonstrations(ARC, graded, sources, plan, COMPACT, renderer, Counter())
     assert roles(tokenizer, row.completion) == {}
     assert "I am the user." in row.completion
     n_messages = roles(tokenizer, row.text)
@@ -108,7 +108,7 @@ def test_demonstrations_learn_text_and_no_roles(renderer: Renderer, tokenizer: A
 def test_feedback_of_on_policy_second_turns_has_no_roles(renderer: Renderer, tokenizer: Any):
     from arc_refinery.refining.rollout import Continuation
 
-    prompt = TrainingPrompt.of(first_prompt(renderer))
+    prompt = TrainingPrompt.of(ARC, first_prompt(renderer))
     end = tokenizer.eos_token_id
     ids = Continuation(tokenizer, [end]).ids(prompt, [5, end], f"It failed with {FORGED}")
     assert roles(tokenizer, tokenizer.decode(ids)) == {"<|user|>": 1, "<|assistant|>": 1}

@@ -217,7 +217,8 @@ def test_sources_answer_tasks_that_are_shown_as_they_are(wording: Wording) -> No
     assert "parts.use_data_augmentation" in str(caught.value)
     wording(caught.value)
     content["parts"]["use_data_augmentation"] = False
-    assert not validate_experiment(content, "demo", ArcExperiment).augments_parts
+    experiment = validate_experiment(content, "demo", ArcExperiment)
+    assert not experiment.sampling_of(experiment.part_names[0]).use_data_augmentation
 
 
 def test_runs_of_a_sweep_may_differ_in_precision() -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from adapters import make_adapter
 from checkout import TINY
+from factories import ARC, first_turns
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils.logging import enable_progress_bar
@@ -26,7 +27,6 @@ from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.transformers_sampler import TransformersSampler, batches
@@ -65,7 +65,7 @@ def prompts(renderer: Renderer) -> list[Prompt]:
     ]
     settings = Sampling(batch_size=4, max_output_tokens=24)
     tasks = tasks_from_problems(problems, 4500, 0, Counter())
-    return list(first_turn_prompts(tasks, 8, settings, COMPACT, renderer, seed=0))
+    return list(first_turns(tasks, 8, settings, COMPACT, renderer))
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +289,7 @@ def test_a_resumed_job_gives_what_an_undisturbed_one_would_have(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def attempts() -> list[tuple[str, float]]:
-        written = attempts_module.sample_shard(prompts, MODEL, None, DECODING, tmp_path / "out.parquet")
+        written = attempts_module.sample_shard(ARC, prompts, MODEL, None, DECODING, tmp_path / "out.parquet")
         return [(attempt.completion, attempt.logprob) for attempt in written]
 
     monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: EvictedAfterTwo(sampler))
