@@ -19,8 +19,8 @@ from arc_refinery import cli
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import check_files, validate_experiment
 from arc_refinery.refining import stages
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.config.rewards import ScoredAttempt
+from arc_refinery.refining.config.rewards import ScoredAttempt
+from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade
 from arc_refinery.refining.domains.arc.prompts import execution_feedback, load_template
 from arc_refinery.refining.domains.arc.sources import tasks_of_set
 from arc_refinery.sampling.library_arguments import grpo_settings
@@ -83,28 +83,29 @@ def test_the_files_and_tests_that_the_page_names_exist():
 # in a copy of the package
 
 
-def test_a_built_in_reward_is_one_function(package: Copy):
+def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
+    rewards = "refining/domains/arc/config/rewards.py"
     package.change(
         "a reward",
-        "refining/config/rewards.py",
-        "@built_in\ndef repetition",
+        rewards,
+        "class AttemptTerm",
         '@program_reward\ndef any_grid(grade: Grade) -> float:\n    """1 if a grid is correct, else 0"""\n'
-        "    return float(grade.correct_grids > 0.0)\n\n\n@built_in\ndef repetition",
+        "    return float(grade.correct_grids > 0.0)\n\n\nclass AttemptTerm",
     )
+    package.change("a reward", rewards, "staged, solved)", "staged, any_grid, solved)")
     shutil.copytree(ROOT / "config", package.folder / "config")
     package.run(
         """
         import sys
         from factories import make_grid
         from arc_refinery import cli
-        from arc_refinery.refining.domains.arc.config import Grpo
-        from arc_refinery.refining.config.rewards import Grade
+        from arc_refinery.refining.domains.arc.config import Grade, Grpo
         from arc_refinery.training.rewards import Reward
 
         right, wrong = make_grid("12"), make_grid("21")
         reward = Reward(Grpo(rewards=["any-grid"], learning_rate=1.0).rewards)
-        grades = [Grade("ok", "", (right, wrong), (right, truth)) for truth in (right, wrong)]
-        grades.append(Grade("ok", "", (wrong,), (right,)))
+        grades = [Grade("ok", "", "", (right, wrong), (right, truth), 2) for truth in (right, wrong)]
+        grades.append(Grade("ok", "", "", (wrong,), (right,), 1))
         assert reward.values(grades) == {"any-grid": [1.0, 1.0, 0.0]}
         sys.argv = ["arc-refinery", "dev", "config", "--output", sys.argv[1]]
         cli.main()
@@ -130,27 +131,25 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
     package.run(
         """
         from dataclasses import replace
-        from factories import make_attempt, make_grid, make_task, make_verdict
+        from factories import ARC, make_attempt, make_grid, make_prompt, make_verdict
         from arc_refinery.cli import load
         from arc_refinery.refining.config import Turn
-        from arc_refinery.refining.first_turn import first_turn_prompt
-        from arc_refinery.arc.augment import IDENTITY
-        from arc_refinery.refining.graded import GradedAttempt
+        from arc_refinery.refining.domain import GradedAttempt
+        from arc_refinery.refining.domains.arc.prompts import COMPACT
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
-        from arc_refinery.refining.prompts import COMPACT
         from arc_refinery.refining.prompts import Renderer
 
         assert Turn(n_predictions=1, feedback="other-attempt").is_control
         assert "other-attempt" in str(load("prompts refine").model_fields["feedback"].annotation)
         renderer = Renderer("workflow/models/tiny")
-        prompt = first_turn_prompt(make_task(), "t/turn1-000", IDENTITY, (0,), 2, COMPACT, renderer)
+        prompt = make_prompt()
         graded = []
         for name, grid in (("a", make_grid("55", "55")), ("b", make_grid("66", "66"))):
             attempt = make_attempt(prompt, attempt_id=name, completion=f"answer {name}")
             verdict = make_verdict(attempt, train_outputs=(grid,), fingerprint=name, train_correct_grids=0.0)
             graded.append(GradedAttempt(prompt, attempt, verdict))
         plan = NextTurnPlan("x-turn2", 2, 2, 2, 1, False, feedback="other-attempt")
-        prompts = next_turn_prompts(graded, plan, COMPACT, renderer)
+        prompts = next_turn_prompts(ARC, graded, plan, COMPACT, renderer)
         texts = {prompt.parent_id: prompt.messages[-1]["content"] for prompt in prompts}
         assert "66" in texts["a"] and "55" not in texts["a"]
         assert "55" in texts["b"] and "66" not in texts["b"]
@@ -280,7 +279,7 @@ def test_a_reward_of_the_user_is_a_function_in_a_file(tmp_path: Path):
     experiment = demo(rewards=["solved", {"reward": f"{tmp_path}/mine.py:score", "weight": 0.5}])
     check_files(experiment, "config.yaml")
     attempt = ScoredAttempt(
-        status="error",
+        grade=Grade("error"),
         task_id="t",
         completion="",
         n_tokens=40,

@@ -72,3 +72,36 @@ def test_the_rooms_of_tool_use_import_from_those_before_them() -> None:
         if module in rooms[number + 1 :]
     }
     assert backward == set()
+
+
+def modules_imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ImportFrom(module=str(module)):
+                yield from (f"{module}.{alias.name}" for alias in node.names)
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+
+
+def test_the_engine_of_refining_imports_no_domain() -> None:
+    """It loads domains by their names, `arc_refinery.refining.domains.arc` among them."""
+    engine = {*(PACKAGE / "refining").rglob("*.py")} - {*(PACKAGE / "refining/domains").rglob("*.py")}
+    upward = {
+        f"{path.relative_to(PACKAGE)} imports {module}"
+        for path in engine
+        for module in modules_imported(path)
+        if module.startswith("arc_refinery.refining.domains")
+    }
+    assert upward == set()
+
+
+def test_domains_do_not_import_each_other() -> None:
+    domains = PACKAGE / "refining/domains"
+    across = {
+        f"{path.relative_to(domains)} imports {module}"
+        for path in domains.rglob("*.py")
+        for module in modules_imported(path)
+        if module.startswith("arc_refinery.refining.domains.")
+        and module.split(".")[3] != path.relative_to(domains).parts[0]
+    }
+    assert across == set()

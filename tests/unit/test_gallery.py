@@ -9,22 +9,22 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from factories import make_grid, make_prompt, make_task
+from factories import ARC, make_attempt, make_grid, make_prompt, make_task, make_verdict
 from handmade import settings
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from arc_refinery import config, records
-from arc_refinery.arc.augment import IDENTITY, Augmentation
+from arc_refinery import config
+from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.records import Prompt
+from arc_refinery.refining.domains.arc.records import Verdict
 from arc_refinery.refining.domains.arc.report import pictures
-from arc_refinery.refining.domains.arc.report.pictures import Execution
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.report import gallery
-from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING, FeedbackShown
+from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING
 
 
 def experiment(*arms: Mapping[str, Any]) -> ArcExperiment:
@@ -55,7 +55,7 @@ def refined(turn: int, answers: Mapping[str, str]) -> pd.DataFrame:
         for task, letters in answers.items()
         for index, letter in enumerate(letters)
     ]
-    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "train_is_correct", "test_is_correct"]
+    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "shown_solved", "hidden_solved"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -115,22 +115,24 @@ def test_a_control_is_shown_only_where_nothing_else_refines(arms: list[dict[str,
 # ---- what is said ----
 
 
-def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it(tmp_path: Path):
+def graded(turn: int, program: str, feedback: str, **view: Any) -> GradedAttempt:
     roles = ("system", "user", "assistant", "user", "assistant")  # the last one: the beginning of the answer
-    messages = tuple({"role": role, "content": f"{role} {number}"} for number, role in enumerate(roles))
-    augmentation = Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9))
-    prompts = [
-        make_prompt(prompt_id=name, augmentation=augmentation, train_order=(1, 0), messages=messages) for name in "xyz"
-    ]
-    records.write(tmp_path / "prompts.parquet", Prompt, prompts, 0, {})
-    assert gallery.read_feedback(tmp_path / "prompts.parquet", ["y"]) == {
-        "y": FeedbackShown("user 3", augmentation, (1, 0))
-    }
+    messages = tuple(
+        {"role": role, "content": feedback if number == 3 else f"{role} {number}"} for number, role in enumerate(roles)
+    )
+    prompt = make_prompt(turn=turn, messages=messages, **view)
+    attempt = make_attempt(prompt, completion=f"As follows.\n```python\n{program}\n```")
+    return GradedAttempt(prompt, attempt, make_verdict(attempt))
 
 
-def block(program: str = "x = 1", feedback: FeedbackShown | None = None) -> str:
-    feedback = feedback or FeedbackShown("pair 1 wrong", IDENTITY, (0,))
-    return gallery.programs_block(3, Execution((), "", program), feedback, Execution((), "", "x = 2"))
+def block(program: str = "x = 1", feedback: str = "pair 1 wrong", **view: Any) -> str:
+    return gallery.programs_block(ARC, graded(2, program, "earlier feedback"), graded(3, "x = 2", feedback, **view))
+
+
+def test_what_the_model_was_told_is_the_last_thing_that_was_said_to_it():
+    text = block(feedback="feedback on this program")
+    assert "feedback on this program" in text
+    assert all(other not in text for other in ("system 0", "user 1", "assistant 2", "assistant 4", "earlier feedback"))
 
 
 def test_programs_and_feedback_are_folded_in_order():
@@ -143,13 +145,13 @@ def test_programs_and_feedback_are_folded_in_order():
 
 
 def test_how_the_model_saw_the_task_is_said():
-    text = block(feedback=FeedbackShown("", Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)), (1, 0)))
+    text = block(augmentation=Augmentation(3, True, (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)), train_order=(1, 0))
     assert "train pairs in the order 2, 1, then grids transposed" in text
     assert "rotated by 270° counterclockwise, then colours renamed (1 as 2, 2 as 1)." in text
 
 
 def test_fences_in_a_text_do_not_end_its_block():
-    text = block(feedback=FeedbackShown("before\n```\nafter", IDENTITY, (0,)))
+    text = block(feedback="before\n```\nafter")
     assert "````text\nbefore\n```\nafter\n````" in text
 
 
@@ -166,10 +168,14 @@ WRONG = make_grid("12", "35")
 WIDE = make_grid("123")
 
 
+def gave(*outputs: Grid, problem: str = "") -> Verdict:
+    return make_verdict(train_outputs=outputs, error=problem, status="error" if problem else "ok")
+
+
 def drawn(task: Task, monkeypatch: pytest.MonkeyPatch, *outputs: Grid, problem: str = "") -> Figure:
     figures: list[Figure] = []
     monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
-    pictures.draw(task, {"first": Execution(outputs, problem, "")}, Path("unused.png"))
+    pictures.draw(task, {"first": gave(*outputs, problem=problem)}, Path("unused.png"))
     return figures[0]
 
 
@@ -221,7 +227,7 @@ def test_labels_of_low_rows_do_not_overlap(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
     low = np.ones((1, 12), np.uint8)
     task = make_task(train=(Pair(low, low),) * 2, test=(Pair(low, low),))
-    outputs = {name: Execution((low, low + 1, low), "", "") for name in ("first program", "refined program")}
+    outputs = {name: gave(low, low + 1, low) for name in ("first program", "refined program")}
     pictures.draw(task, outputs, Path("unused.png"))
     pictures.draw_repair(task, outputs, [0, 2], Path("unused.png"))
     for figure in figures:
@@ -234,7 +240,7 @@ def test_labels_of_low_rows_do_not_overlap(monkeypatch: pytest.MonkeyPatch):
 def test_a_small_picture_has_a_row_per_pair(monkeypatch: pytest.MonkeyPatch):
     figures: list[Figure] = []
     monkeypatch.setattr(pictures, "save_png", lambda figure, path, dpi: figures.append(figure))
-    executions = {"first program": Execution((WRONG,) * 3, "", ""), "refined program": Execution((RIGHT,) * 3, "", "")}
+    executions = {"first program": gave(*[WRONG] * 3), "refined program": gave(*[RIGHT] * 3)}
     pictures.draw_repair(task(2, 1), executions, [1, 2], Path("unused.png"))
     said = [text for text in words(figures[0]) if text and not text.isdigit()]
     assert said[:4] == ["input", "expected", "first program", "refined program"]
@@ -247,7 +253,7 @@ def test_cells_of_the_largest_grids_are_ten_pixels_wide(tmp_path: Path):
     large = np.zeros((30, 30), np.uint8)
     large[0, 0], large[29, 29] = 1, 4
     task = make_task(train=(Pair(large, large),), test=())
-    pictures.draw(task, {"first": Execution((large,), "", "")}, tmp_path / "t.png")
+    pictures.draw(task, {"first": gave(large)}, tmp_path / "t.png")
     pixels: np.ndarray = matplotlib.image.imread(tmp_path / "t.png")[:, :, :3]
     blue = np.abs(pixels - np.array([0x00, 0x74, 0xD9]) / 255).max(axis=2) < 0.02
     rows = np.flatnonzero(blue[: len(blue) // 3].any(axis=1))  # the input alone
@@ -255,7 +261,7 @@ def test_cells_of_the_largest_grids_are_ten_pixels_wide(tmp_path: Path):
 
 
 def test_nothing_is_cut_off_and_equal_tasks_give_equal_bytes(tmp_path: Path):
-    some = {"first program": Execution((WRONG,) * 5, "", ""), "refined program": Execution((), "no code", "")}
+    some = {"first program": gave(*[WRONG] * 5), "refined program": make_verdict(status="no_code")}
     for name in ("one.png", "two.png"):
         pictures.draw(task(3, 2), some, tmp_path / name)
     assert (tmp_path / "one.png").read_bytes() == (tmp_path / "two.png").read_bytes()

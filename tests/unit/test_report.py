@@ -12,13 +12,12 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import ROOT
-from factories import make_task
+from factories import ARC, make_task
 from handmade import graded, prompt, sampled_with
 from jinja2 import Template
 from messages import Wording, line_with
 
 from arc_refinery import config, records
-from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
@@ -26,7 +25,7 @@ from arc_refinery.models.chat import Message
 from arc_refinery.records import RecordError
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Refinement
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
-from arc_refinery.refining.domains.arc.report import pictures
+from arc_refinery.refining.graded import read_attempts
 from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.report import compose, write_report
 from arc_refinery.reporting.publish import Attachments, publish
@@ -563,19 +562,18 @@ def test_a_missing_training_log_is_named(tmp_path: Path, wording: Wording):
 
 def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_path: Path):
     ids = ["d/turn1-001/000", "d/turn1-000/000"]
-    executions = gallery.executions(BranchFiles(folder / "small/turn1", 1), ids)
-    assert executions["d/turn1-001/000"] == pictures.Execution((), "TypeError: bad operand (line 2)", PROGRAM)
-    assert executions["d/turn1-000/000"] == pictures.Execution((), "no code", "")
-    pictures.draw(make_task("d"), executions, tmp_path / "d.png")
+    attempts = read_attempts(ARC, BranchFiles(folder / "small/turn1", 1), ids)
+    assert [attempts[name].verdict.status for name in ids] == ["error", "no_code"]
+    ARC.draw(make_task("d"), attempts, tmp_path / "d.png", is_small=False)
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
-    feedback = gallery.FeedbackShown("feedback", IDENTITY, (0,))
-    assert gallery.programs_block(2, executions[ids[0]], feedback, executions[ids[1]]).count("```python") == 1
+    text = gallery.programs_block(ARC, attempts[ids[0]], attempts[ids[1]])
+    assert text.count("```python") == 1 and PROGRAM in text
 
 
 def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path):
-    executions = gallery.executions(BranchFiles(folder / "small/turn1", 1), ["a/turn1-000/000", "a/turn1-000/001"])
+    attempts = read_attempts(ARC, BranchFiles(folder / "small/turn1", 1), ["a/turn1-000/000", "a/turn1-000/001"])
     known_task = make_task("a")
     task = dataclasses.replace(known_task, test=(Pair(known_task.test[0].input, UNKNOWN),))
-    pictures.draw(task, executions, tmp_path / "unknown.png")
-    pictures.draw(known_task, executions, tmp_path / "known.png")
+    ARC.draw(task, attempts, tmp_path / "unknown.png", is_small=False)
+    ARC.draw(known_task, attempts, tmp_path / "known.png", is_small=False)
     assert (tmp_path / "unknown.png").read_bytes() != (tmp_path / "known.png").read_bytes()
