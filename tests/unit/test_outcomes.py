@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from arc_refinery import config
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.metrics import METRICS
+from arc_refinery.refining.domains.arc.metrics import METRICS, derive
 from arc_refinery.refining.evaluation.results import SetResults, per_task
 from arc_refinery.refining.report import outcomes, plots
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
@@ -46,15 +46,13 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
     for task_id, letters in answers.items():
         for index, letter in enumerate(letters):
             status, error_type = ENDS[letter]
-            train, test = letter in "ST", letter in "St"
-            rows.append(
-                [task_id, index, status, error_type, train, test, letter, *[float(train)] * 2, *[float(test)] * 2]
-            )
-    columns = ["task_id", "place", "status", "error_type", "train_is_correct", "test_is_correct", "fingerprint"]
+            train, test = float(letter in "ST"), float(letter in "St")
+            rows.append([task_id, index, status, error_type, letter, train, train, test, test])
+    columns = ["task_id", "place", "status", "error_type", "fingerprint"]
     scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
     table = pd.DataFrame(rows, columns=[*columns, *scores])
     table["has_closed_code"] = table["status"] != "no_code"
-    return table.astype({"error_type": "category", "train_is_correct": bool, "test_is_correct": bool, "place": int})
+    return derive(table.astype({"error_type": "category", "place": int}))
 
 
 def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> ArcExperiment:
@@ -77,7 +75,7 @@ def test_every_end_of_an_attempt_has_one_outcome():
     counts = outcomes.outcomes_of(attempts({"a": "STtwEIiomcpn"}), ["TypeError"])
     assert counts.tolist() == [
         "correct",
-        "train pairs only",
+        outcomes.SHOWN_ONLY,
         "wrong",  # the test pairs alone are no success
         "wrong",
         "TypeError",
@@ -102,11 +100,11 @@ def test_every_outcome_of_ours_has_a_look_of_its_own():
 def test_shares_are_means_over_the_tasks_that_have_attempts_in_the_turn():
     first, second = shares(turn1={"a": "Sw", "b": "nE"}, turn2={"b": "TT"}).values()
     assert first.to_dict("index") == {
-        "a": {"correct": 0.5, "train pairs only": 0, "wrong": 0.5, "TypeError": 0, "no program": 0},
-        "b": {"correct": 0, "train pairs only": 0, "wrong": 0, "TypeError": 0.5, "no program": 0.5},
+        "a": {"correct": 0.5, outcomes.SHOWN_ONLY: 0, "wrong": 0.5, "TypeError": 0, "no program": 0},
+        "b": {"correct": 0, outcomes.SHOWN_ONLY: 0, "wrong": 0, "TypeError": 0.5, "no program": 0.5},
     }
     assert second.to_dict("index") == {
-        "b": {"correct": 0, "train pairs only": 1, "wrong": 0, "TypeError": 0, "no program": 0}
+        "b": {"correct": 0, outcomes.SHOWN_ONLY: 1, "wrong": 0, "TypeError": 0, "no program": 0}
     }
 
 

@@ -53,6 +53,7 @@ VALUES: dict[str, list[Any]] = {
     "compare": [["small", "other"]],
     "comparisons": [[["refine-trained", "refine-base"]]],
     "corpus": ["passages.jsonl"],
+    "form": ["residual"],
     "model": ["other"],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
     "primary": [{"set": "heldout", "arms": ["refine-trained", "refine-base"]}],
@@ -67,6 +68,7 @@ VALUES: dict[str, list[Any]] = {
 # Keys that no job is given, and the files that read them
 READ_BY = {
     "kind": ["Snakefile"],
+    "domain": ["workflow/arc_refinery/refining/stages.py"],
     "compare": ["workflow/arc_refinery/config/inputs.py"],
     "training.evaluated_tasks": ["workflow/arc_refinery/refining/inputs.py"],
     "data.train.shards": ["workflow/arc_refinery/tool_use/config/experiment.py"],  # refused: nothing is split there
@@ -76,7 +78,7 @@ READ_BY = {
     "evaluation.sets.validation": ["workflow/arc_refinery/refining/report/report.py"],
     # those of `model`, whose conversations its answers continue
     "models.other.template": ["workflow/arc_refinery/refining/config/experiment.py"],
-    "models.other.colors": ["workflow/arc_refinery/refining/config/experiment.py"],
+    "models.other.colors": ["workflow/arc_refinery/refining/domains/arc/config/experiment.py"],
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
         for job, needs in (("cpu", Needs), ("sample", ModelNeeds), ("train", ModelNeeds))
@@ -193,6 +195,7 @@ READ_IN_TRAINING = {
     "keep_best": "training/callbacks.py",
     "n_heldout": "training/callbacks.py",
     "n_jobs": "refining/commands/training.py",
+    "n_turns": "refining/environment.py",
     "pass_at_k": "training/trainer.py",
     "rewards": "refining/environment.py",
     "rollout": "refining/environment.py",

@@ -1,0 +1,336 @@
+"""Domains: what one gets that says little, how commands and configs name one, and what unknown names are told."""
+
+import hashlib
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from checkout import TINY
+
+from arc_refinery import cli, records
+from arc_refinery.config import ConfigError, Sandbox, validate_experiment
+from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message
+from arc_refinery.refining import domain, stages
+from arc_refinery.refining.commands.prompts import FirstPrompts, Refine
+from arc_refinery.refining.config import Grade, Refining, Sampling
+from arc_refinery.refining.domain import Answer, GradedAttempt, Shown, load_domain
+from arc_refinery.refining.domains.arc import commands as arc_commands
+from arc_refinery.refining.domains.arc.domain import Domain as Arc
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.grading import grade_attempts
+from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts
+from arc_refinery.refining.overlap import overlaps
+from arc_refinery.refining.prompts import Renderer
+
+# A domain without programs: an answer has to spell a word, whose first half is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    KIND: ClassVar = "tasks"
+    task_id: str
+    word: str
+    origin: str = "by hand"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling(Grade):
+    word: str = ""
+
+    @property
+    def score(self) -> float:
+        half = len(self.word) // 2
+        return sum(a == b for a, b in zip(self.code or "", self.word[:half], strict=False)) / half
+
+    @property
+    def is_solved(self) -> bool:
+        return self.code == self.word
+
+
+class Words(domain.Domain):
+    task_class = Word
+
+    def first_turn(self, task: Word, rng: np.random.Generator, sampling: Any, wording: Any) -> Shown:
+        return Shown([Message(role="user", content=f"spell {task.word[: len(task.word) // 2]}")])
+
+    @contextmanager
+    def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[()]]:
+        yield ()
+
+    def grade(self, answers: Sequence[Answer], executors: Any) -> Generator[Spelling, None, None]:
+        for answer in answers:
+            failed = {"": "no_code", "fail": "error"}.get(answer.text, "ok")
+            yield Spelling(failed, "oops" * (failed == "error"), answer.text or None, answer.subject.word)
+
+    def grade_of(self, graded: GradedAttempt) -> Spelling:
+        return Spelling(graded.verdict.status, graded.verdict.error, graded.attempt.completion, "....")
+
+    def feedback(self, prompt: Any, grade: Spelling, wording: Any) -> str:
+        return f"{grade.code} is wrong"
+
+
+class WordsExperiment(Refining):
+    forms: ClassVar = ("short", "long")
+
+
+TASKS = {word: Word(word, word) for word in ("abcd", "efgh")}
+PLAN = NextTurnPlan("x-turn2", n_considered=9, n_parents=1, n_predictions=1, batch_size=1, include_errors=False)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of the domain's package."""
+    return write_package(tmp_path, monkeypatch, "words_domain", {})
+
+
+def write_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, more: Mapping[str, str]) -> str:
+    modules = {
+        "__init__": "",
+        "domain": "from test_domains import Words as Domain",
+        "config": "from test_domains import WordsExperiment as Experiment",
+    }
+    (tmp_path / name).mkdir()
+    for module, source in {**modules, **more}.items():
+        (tmp_path / name / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    return name
+
+
+def attempt(task: str, number: int, text: str, prompt: records.Prompt | None = None) -> records.Attempt:
+    return records.Attempt(
+        attempt_id=f"{task}/turn1-000/{number:03d}",
+        prompt_id=prompt.prompt_id if prompt else f"{task}/turn1-000",
+        task_id=task,
+        turn=prompt.turn if prompt else 1,
+        parent_id="",
+        model="m",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        completion=text,
+        n_prompt_tokens=9,
+        n_tokens=5,
+        finish_reason="stop",
+        logprob=-1.0,
+    )
+
+
+def graded(renderer: Renderer, answers: Mapping[str, Sequence[str]]) -> list[GradedAttempt]:
+    """Attempts at the first-turn prompt of each task, by their texts."""
+    entries = []
+    for task, texts in answers.items():
+        (prompt,) = first_turn_prompts(Words(), [TASKS[task]], 8, Sampling(max_output_tokens=8), None, renderer, 0)
+        attempts = [attempt(task, number, text) for number, text in enumerate(texts)]
+        verdicts = grade_attempts(Words(), attempts, TASKS, ())
+        entries += [GradedAttempt(prompt, *pair) for pair in zip(attempts, verdicts, strict=True)]
+    return entries
+
+
+# defaults
+
+
+def test_a_task_to_train_on_is_an_evaluated_one_by_its_id():
+    same_tasks = Words().same_tasks({"a": [Word("x", "abcd")], "b": [Word("x", "efgh"), Word("y", "abcd")]})
+    assert same_tasks(Word("x", "other")) == {("a", "x"): "id", ("b", "x"): "id"}
+    assert same_tasks(Word("new", "abcd")) == {}
+
+
+def test_the_overlap_of_files_is_found_by_the_domains_rule(tmp_path: Path):
+    records.write(tmp_path / "part1.parquet", Word, TASKS.values(), 0, {})
+    same_tasks = Words().same_tasks({"heldout": [Word("efgh", "x")]})
+    (overlap,) = overlaps(Word, [tmp_path / "part1.parquet"], same_tasks)
+    assert (overlap.tasks, overlap.task_id, overlap.evaluated_in, overlap.by) == ("part1", "efgh", "heldout", "id")
+
+
+def test_tasks_differ_in_more_than_their_origin():
+    content = Words().content(Word("x", "abcd", origin="here"))
+    assert content == Words().content(Word("x", "abcd", origin="there"))
+    assert content != Words().content(Word("x", "efgh", origin="here"))
+
+
+def test_a_verdict_has_score_solved_and_the_hash_of_the_program(tmp_path: Path):
+    attempts = [attempt("abcd", number, text) for number, text in enumerate(["abcd", "abxx", "axxx", "fail", ""])]
+    verdicts = list(grade_attempts(Words(), attempts, TASKS, ()))
+    assert [(verdict.status, verdict.score, verdict.solved) for verdict in verdicts] == [
+        ("ok", 1.0, True),
+        ("ok", 1.0, False),
+        ("ok", 0.5, False),
+        ("error", 0.0, False),
+        ("no_code", 0.0, False),
+    ]
+    prints = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in ("abcd", "abxx", "axxx")]
+    assert [verdict.fingerprint for verdict in verdicts] == [*prints, "", ""]
+    assert [type(verdict) for verdict in verdicts] == [records.Verdict] * 5
+    records.write(tmp_path / "verdicts.parquet", records.Verdict, verdicts, 0, {})
+    assert list(records.read(tmp_path / "verdicts.parquet", records.Verdict)) == verdicts
+
+
+def test_an_attempt_is_right_on_what_is_shown_and_on_the_rest():
+    attempts = Words().derive(pd.DataFrame({"score": [1.0, 1.0, 0.5], "solved": [True, False, True]}))
+    assert attempts["shown_solved"].tolist() == [True, True, False]
+    assert attempts["hidden_solved"].tolist() == [True, False, True]
+
+
+def test_attempts_to_refine_are_ranked_by_score(renderer: Renderer):
+    entries = graded(renderer, {"abcd": ["xxxx", "axxx", "axxx", "fail", "abxx", "", "xbxx"]})
+
+    def names(include_errors: bool) -> list[str]:
+        return [entry.attempt.completion for entry in best_incorrect(Words(), entries, include_errors)]
+
+    assert names(False) == ["axxx", "xbxx", "xxxx"]  # abxx is right on what is shown
+    assert names(True) == ["axxx", "xbxx", "xxxx", "fail"]
+
+
+def test_the_next_turn_continues_the_conversation_with_feedback(renderer: Renderer):
+    entries = graded(renderer, {"abcd": ["axxx"], "efgh": ["exxx"]})
+
+    def said(**changes: Any) -> list[list[tuple[str, str]]]:
+        prompts = next_turn_prompts(Words(), entries, replace(PLAN, **changes), None, renderer)
+        return [[(message["role"], message["content"]) for message in prompt.messages] for prompt in prompts]
+
+    first = [("user", "spell ab"), ("assistant", "axxx")], [("user", "spell ef"), ("assistant", "exxx")]
+    assert said() == [[*first[0], ("user", "axxx is wrong")], [*first[1], ("user", "exxx is wrong")]]
+    assert said(feedback="other-task") == [
+        [*first[0], ("user", "exxx is wrong")],
+        [*first[1], ("user", "axxx is wrong")],
+    ]
+    nothing = ("user", "Write a corrected program.")
+    assert said(feedback="none") == [[*first[0], nothing], [*first[1], nothing]]
+
+
+def test_a_third_turn_may_leave_out_the_first_answer(renderer: Renderer):
+    (second,) = next_turn_prompts(Words(), graded(renderer, {"abcd": ["axxx"]}), PLAN, None, renderer)
+    answer = attempt("abcd", 0, "xbxx", second)
+    (verdict,) = grade_attempts(Words(), [answer], TASKS, ())
+
+    def contents(**changes: Any) -> list[str]:
+        entries = [GradedAttempt(second, answer, verdict)]
+        (third,) = next_turn_prompts(Words(), entries, replace(PLAN, **changes), None, renderer)
+        assert (third.turn, third.parent_id) == (3, answer.attempt_id)
+        return [message["content"] for message in third.messages]
+
+    assert contents() == ["spell ab", "axxx", "axxx is wrong", "xbxx", "xbxx is wrong"]
+    assert contents(history="last") == ["spell ab", "xbxx", "xbxx is wrong"]
+
+
+# names
+
+
+def test_arc_is_a_domain_by_its_name():
+    assert type(load_domain("arc")) is Arc
+
+
+@pytest.mark.parametrize("words", [["--domain", "words_domain"], ["--domain=words_domain"]])
+def test_the_flag_selects_the_commands_of_a_domain(package: str, words: list[str]):
+    line = f"prompts first --tasks-path t --output p --model-path {TINY} --template x --max-model-len 9"
+    flags = [*line.split(), "--max-output-tokens", "4"]
+    assert type(cli.parse(flags)) is arc_commands.FirstPrompts
+    command = cli.parse([*flags, *words])
+    assert (type(command), command.domain) == (FirstPrompts, package)
+    assert type(command.loaded()) is Words
+
+
+def test_a_domain_has_commands_with_flags_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    source = "from arc_refinery.refining.commands import prompts\nclass FirstPrompts(prompts.FirstPrompts):\n"
+    name = write_package(tmp_path, monkeypatch, "own_flags", {"commands": f"{source}    accent: str = 'none'\n"})
+    assert "accent" in cli.load("prompts first", name).model_fields
+    assert "accent" not in cli.load("prompts first").model_fields
+    assert cli.load("prompts refine", name) is Refine
+
+
+def test_the_jobs_of_an_experiment_are_of_its_domain(package: str):
+    experiment = validated(package)
+    first, sample = stages.first_prompts(experiment, "small", "turn1"), stages.sample(experiment, "small", "turn1")
+    assert (type(first), first.domain, sample.domain) == (FirstPrompts, package, package)
+    words = first.words()
+    assert words[words.index("--domain") + 1] == package
+
+
+@pytest.mark.parametrize("name", ["no_such_domain", "no-such.domain", ".."])
+def test_an_unknown_domain_is_told_which_there_are(name: str):
+    known = rf"domain is '{name}'; expected arc.*, or .*package"
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: {known}"):
+        validate_experiment(content(name), "mine.yaml")
+    with pytest.raises(InputError, match=known):
+        cli.parse(["prompts", "first", "--domain", name])
+    with pytest.raises(ConfigError, match=known):
+        load_domain(name)
+
+
+@pytest.mark.parametrize("value", [3, ["arc"]])
+def test_a_domain_is_named_by_a_text(value: Any):
+    with pytest.raises(ConfigError, match=r"mine\.yaml: domain is .*; expected arc.*, or a package"):
+        validate_experiment(content(value), "mine.yaml")
+
+
+# config
+
+
+def content(name: Any, **changes: Any) -> dict[str, Any]:
+    turns = [{"n_predictions": 2}, {"n_predictions": 2}]
+    return {
+        "experiment": "tiny",
+        "domain": name,
+        "model": {"path": "./models/m", "template": "compact", "window": 100},
+        "sampling": {"max_output_tokens": 16},
+        "evaluation": {"sets": [{"name": "small"}], "arms": [{"name": "refine", "turns": turns}]},
+        **changes,
+    }
+
+
+def validated(name: str, **changes: Any) -> Refining:
+    return validate_experiment(content(name, **changes), "mine.yaml", Refining)
+
+
+def test_a_form_of_feedback_is_one_of_the_domain(package: str):
+    assert validated(package, refinement={"form": "long"}).refinement.form == "long"
+    with pytest.raises(ConfigError, match=r"refinement\.form is 'given'; expected short, long"):
+        validated(package, refinement={"form": "given"})
+
+
+def test_a_turns_form_is_one_of_the_domain(package: str):
+    turns = [{"n_predictions": 2}, {"n_predictions": 2, "form": "odd"}]
+    evaluation = {"sets": [{"name": "small"}], "arms": [{"name": "refine", "turns": turns}]}
+    with pytest.raises(ConfigError, match=r"evaluation\.arms\.0\.turns\.1\.form is 'odd'; expected short, long"):
+        validated(package, evaluation=evaluation)
+    turns[1]["form"] = "short"
+    assert validated(package, evaluation=evaluation).arms[0].turns[1].form == "short"
+
+
+def test_a_form_of_arcs_feedback_is_refused_with_the_known_ones():
+    arms = [{"name": "refine", "turns": [{"n_predictions": 2}, {"n_predictions": 2}]}]
+    sets = [{"name": "small", "source": "generator", "n_tasks": 4}]
+    changes: dict[str, Any] = {"evaluation": {"sets": sets, "arms": arms}, "refinement": {"form": "odd"}}
+    with pytest.raises(ConfigError, match=r"refinement\.form.*'given'.*'residual'.*'difference'"):
+        validate_experiment(content("arc", **changes), "mine.yaml")
+
+
+def test_hindsight_is_for_domains_that_have_it(package: str):
+    training = {
+        "sets": ["small"],
+        "max_seq_length": 90,
+        "max_completion_length": 16,
+        "sft": {"learning_rate": 1e-4, "demonstrations": {"targets": "hindsight"}},
+    }
+    with pytest.raises(ConfigError, match=r"training\.sft\.demonstrations\.targets: the domain has no `hindsight`"):
+        validated(package, training=training)
+
+
+def test_the_training_is_given_turns_and_history(package: str):
+    grpo = {"learning_rate": 1e-4, "rollout": "on-policy", "n_turns": 4}
+    training = {"sets": ["small"], "max_seq_length": 90, "max_completion_length": 16, "prompts": "first-turn"}
+    training |= {"grpo": grpo}
+    experiment = validated(package, training=training, refinement={"history": "last"})
+    command = stages.train(experiment, "trained")
+    assert (command.training.rollout, command.training.n_turns, command.history) == ("on-policy", 4, "last")
+    words = command.words()
+    assert [words[words.index(flag) + 1] for flag in ("--n-turns", "--history")] == ["4", "last"]
+    with pytest.raises(ConfigError, match=r"training\.grpo\.n_turns"):
+        validated(package, training=training | {"grpo": grpo | {"n_turns": 1}})
