@@ -184,7 +184,7 @@ def test_second_turns_of_the_original_notebook_are_prompts_as_they_stand(tmp_pat
     (prompt,) = prompts_in(path, SAMPLING, "compact", None, TINY, seed=0)
     assert (prompt.task_id, prompt.turn, prompt.text) == ("a", 2, "<|user|>say it again<|assistant|>")
     assert prompt.n_tokens == 2 + len("say it again")  # two marks; other text is bytes
-    assert [pair.output.tolist() for pair in prompt.train] == [pair["output"] for pair in PAIRS]
+    assert [pair.output.tolist() for pair in prompt.detail.train] == [pair["output"] for pair in PAIRS]
 
 
 def test_a_data_set_of_tasks_gives_first_turns(tmp_path: Path) -> None:
