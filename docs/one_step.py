@@ -18,10 +18,11 @@ from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.refining.config.rewards import arc_v1
-from arc_refinery.refining.first_turn import first_turn_prompt
-from arc_refinery.refining.grading import grade_answers
-from arc_refinery.refining.prompts import Renderer, execution_feedback, load_template
+from arc_refinery.refining.domain import load_domain
+from arc_refinery.refining.domains.arc.config.rewards import arc_v1
+from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.first_turn import rendered
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.sandbox import Executor, Limits
@@ -41,10 +42,13 @@ def main() -> None:
     pairs = tuple(Pair(grid, np.rot90(grid, 2)) for grid in grids)
     task = Task("half-turn", train=pairs[:2], test=pairs[2:], origin="docs")
 
-    # `compact` is the wording that the embedded model knows. It shows the train pairs alone; the test pairs tell
-    # whether a program has the rule. The chat template puts the text into a user's message.
-    wording, renderer = load_template("compact"), Renderer(MODEL.path)
-    prompt = first_turn_prompt(task, "half-turn/0", IDENTITY, (0, 1), N_SAMPLES, wording, renderer)
+    # A domain knows how its tasks are shown and answers graded. `compact` is the wording that the embedded model knows.
+    # It shows the train pairs alone; the test pairs tell whether a program has the rule. The chat template puts the
+    # text into a user's message.
+    domain, renderer = load_domain("arc"), Renderer(MODEL.path)
+    wording = domain.wording("compact", form="given")
+    shown = first_turn_in(task, IDENTITY, (0, 1), wording)
+    prompt = rendered(domain.prompt_class, shown, "half-turn/0", task.task_id, N_SAMPLES, renderer)
     print(f"The prompt, {prompt.n_tokens} tokens:\n\n{prompt.text}\n")
 
     # Samplers take and return token ids. Training uses the sampled ids, because a text may have been sampled as other
@@ -58,14 +62,14 @@ def main() -> None:
 
     # Programs are untrusted: each one runs in a process that reaches neither files nor the network, within limits. A
     # program that fails is a result, too.
-    shown = TrainingPrompt.of(prompt)
+    asked = TrainingPrompt.of(domain, prompt)
     with Executor(1, Limits(cpu_seconds=1.0, wall_seconds=10.0, memory_mb=512)) as executor:
-        grades = list(grade_answers([shown.answer(text) for text in texts], executor))
+        grades = list(domain.grade([asked.answer(text) for text in texts], (executor,)))
 
     # In a second turn, the conversation continues with such a program and this feedback, and the model corrects it. The
     # rest of the step is the same.
     wrong = next(grade for grade in grades if grade.is_valid and not grade.is_solved)
-    feedback = execution_feedback(task, wrong.outputs[: len(task.train)], wording)
+    feedback = domain.feedback(prompt, wrong, wording)
     print(f"Feedback on a wrong program:\n\n{wrong.code}\n{feedback}\n")
 
     # The reward `arc-v1`: 1 for valid grids, 8 times the share of correct grids, and the pixel score.

@@ -296,7 +296,7 @@ def test_a_form_of_feedback_is_one_of_the_domain(package: str):
 
 
 def test_a_turns_form_is_one_of_the_domain(package: str):
-    turns = [{"n_predictions": 2}, {"n_predictions": 2, "form": "odd"}]
+    turns: list[dict[str, Any]] = [{"n_predictions": 2}, {"n_predictions": 2, "form": "odd"}]
     evaluation = {"sets": [{"name": "small"}], "arms": [{"name": "refine", "turns": turns}]}
     with pytest.raises(ConfigError, match=r"evaluation\.arms\.0\.turns\.1\.form is 'odd'; expected short, long"):
         validated(package, evaluation=evaluation)
