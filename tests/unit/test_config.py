@@ -531,13 +531,13 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str
     content["resources"] = {"sample": {"venv": __file__}}
     with pytest.raises(ConfigError) as caught:
         check_files(ArcExperiment.model_validate(content), "mine.yaml")
-    assert [tuple(line.split(": ")[1:3]) for line in str(caught.value).split("\n")] == [
+    assert [tuple(line.split(": ", 2)[1:]) for line in str(caught.value).split("\n")] == [
         (key, path)
         for key, path in (
             (
                 "model.template",
                 f"{__file__}/system.txt does not exist; expected a file of a folder that `arc-refinery prompts "
-                "export` or `prompts learn` wrote, or the template `compact`, `words` or `learned`",
+                "export` or `prompts learn` wrote, or a template's name: `compact`, `words` or `learned`",
             ),
             ("problems.path", f"{tmp_path} is a folder; expected a file of BARC rows"),
             ("evaluation.sets.0.only", f"{tmp_path} is a folder; expected a text file of task ids"),

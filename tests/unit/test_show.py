@@ -135,7 +135,8 @@ def test_a_kind_of_ones_own_that_lacks_it_is_named(
     package = tmp_path / "plain_kind"
     package.mkdir()
     (package / "config.py").write_text(
-        "from arc_refinery.refining.config import Refining\nclass Experiment(Refining):\n    kind: str = 'plain_kind'\n"
+        "from arc_refinery.refining.domains.arc.config import ArcExperiment\n"
+        "class Experiment(ArcExperiment):\n    kind: str = 'plain_kind'\n"
     )
     (package / "report.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)

@@ -48,7 +48,7 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
     [
         (Grpo, [TUNING], OF_REFINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
-        (Grpo, [PROMPTS], {"rollout"}),
+        (Grpo, [PROMPTS], {"rollout", "n_turns"}),
         (PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
         (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
