@@ -60,7 +60,7 @@ COMPARED = {
     TASKS: record_faults(["task_id"], joined=False, others={"tasks of another set": copied_from("other.parquet")}),
     f"{TURN1}/prompts.parquet": record_faults(["prompt_id", "n_predictions"], others=OF_TURN_2),
     f"{TURN1}/attempts/001.parquet": record_faults(["attempt_id", "parent_id", "n_tokens"]),
-    f"{TURN1}/verdicts/001.parquet": record_faults(["attempt_id", "status", "test_correct_grids"]),
+    f"{TURN1}/verdicts/001.parquet": record_faults(["attempt_id", "status", "detail"]),
     f"{TURN2}/prompts.parquet": record_faults(
         ["prompt_id"], others={"prompts of turn 1": copied_from("../turn1/prompts.parquet")}
     ),

@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from factories import ARC, make_attempt, make_prompt, make_task, make_verdict
+from factories import ARC, make_attempt, make_prompt, make_task, make_verdict, with_detail
 
 from arc_refinery import records
+from arc_refinery.arc.augment import Augmentation
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records import RecordError
+from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.refining.graded import read_graded
 
 TASKS = "edcba"  # in shards 0, 1, 2, 0, 1
@@ -45,6 +47,15 @@ def test_attempts_find_their_verdicts_and_come_in_the_order_of_tasks(tmp_path: P
     graded = list(read_graded(ARC, branch(tmp_path, "ebdac")))
     assert "".join(attempt.prompt.task_id for attempt in graded) == TASKS
     assert all(attempt.attempt.attempt_id == attempt.verdict.attempt_id for attempt in graded)
+
+
+def test_attempts_that_saw_a_task_in_another_form_than_their_prompt_are_refused(tmp_path: Path):
+    files = branch(tmp_path, "ebdac")
+    turned = [with_detail(row, augmentation=Augmentation(1)) for row in records.read(files.attempts[1], Attempt)]
+    records.write(files.attempts[1], Attempt, turned, 0, {})
+    message = "attempts/001.parquet: its column 'detail.augmentation' is not that of shard 1 of 3 of .*prompts.parquet"
+    with pytest.raises(RecordError, match=message):
+        list(read_graded(ARC, files))
 
 
 @pytest.mark.parametrize(
