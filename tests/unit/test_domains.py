@@ -266,7 +266,7 @@ def test_an_unknown_domain_is_told_which_there_are(name: str):
 
 @pytest.mark.parametrize("value", [3, ["arc"]])
 def test_a_domain_is_named_by_a_text(value: Any):
-    with pytest.raises(ConfigError, match=r"mine\.yaml: domain is .*; expected arc.*, or a package"):
+    with pytest.raises(ConfigError, match=r"mine\.yaml: domain is .*; expected arc.*, or the package of a domain"):
         validate_experiment(content(value), "mine.yaml")
 
 
