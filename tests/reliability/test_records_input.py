@@ -142,19 +142,19 @@ STAGES = {
 ENDS: dict[str, tuple[int, list[str]]] = {
     "prompts first": (73, [f"{OVERLAP}, reordered"]),
     "tasks overlap": (74, []),
-    "sample": (55, []),
-    "grade": (113, [f"{TASKS}, reordered, with their hash"]),
+    "sample": (46, []),
+    "grade": (110, [f"{TASKS}, reordered, with their hash"]),
     # a damaged column that is not read
-    "grade what continues": (66, [f"{PARENTS}, flipped byte", f"{PARENTS}, reordered"]),
-    "prompts refine": (212, []),
-    "prompts demonstrations": (249, []),
+    "grade what continues": (57, [f"{PARENTS}, flipped byte", f"{PARENTS}, reordered"]),
+    "prompts refine": (191, []),
+    "prompts demonstrations": (228, []),
     "report": (199, []),
     "compare": (199, []),
     "report lengths": (27, [f"{TURN1}/prompts.parquet, flipped byte"]),  # in a column that is not read
     "tools questions": (36, []),
     "tools conversations": (36, []),
     "tools episodes": (36, []),
-    "predictions submit": (68, []),
+    "predictions submit": (59, []),
 }
 
 
