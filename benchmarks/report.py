@@ -19,6 +19,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from factories import make_attempt, make_prompt, make_task, make_verdict
+from handmade import sampled_with
 
 N_SHARDS = 20
 BATCH = 8  # completions of a prompt
@@ -47,7 +49,7 @@ import sys
 from pathlib import Path
 from arc_refinery import config
 from arc_refinery.refining.evaluation.results import load_results
-experiment = config.load_experiment(Path(sys.argv[1], "settings.json"), ArcExperiment)
+experiment = config.load_experiment(Path(sys.argv[1], "settings.json"))
 results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
 print(sum(len(results.attempts_of_arm(arm)) for arm in experiment.arms))
 """
@@ -57,7 +59,7 @@ from pathlib import Path
 from arc_refinery import config
 from arc_refinery.refining.report import tidy
 folder = Path(sys.argv[1])
-experiment = config.load_experiment(folder / "settings.json", ArcExperiment)
+experiment = config.load_experiment(folder / "settings.json")
 tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
 """
 
@@ -96,10 +98,17 @@ def make(settings: ArcExperiment, folder: Path) -> None:
             index = folder / "large" / arm.branch(turn)
             prompts = [prompt for task in tasks for prompt in prompts_of(task, arm, turn)]
             records.write(index / "prompts.parquet", Prompt, prompts, settings.seed, {}, no_notes)
+            sampled = sampled_with(settings, "large", arm.branch(turn))
             for shard in range(N_SHARDS):
                 ours = list(zip(tasks, rates, strict=True))[shard::N_SHARDS]
                 rows = [row for task, rate in ours for row in graded(task, rate, arm, turn, rng)]
-                records.write(index / f"attempts/{shard:03d}.parquet", Attempt, [row[0] for row in rows], 0, {})
+                records.write(
+                    index / f"attempts/{shard:03d}.parquet",
+                    Attempt,
+                    [replace(row[0], **sampled) for row in rows],
+                    0,
+                    {},
+                )
                 records.write(index / f"verdicts/{shard:03d}.parquet", Verdict, [row[1] for row in rows], 0, {})
                 bar.update()
     content = settings.model_dump(mode="json", exclude={"resources", "compare"})
@@ -159,7 +168,6 @@ def graded(task: Task, rate: float, arm: Arm, turn: int, rng: Rng) -> Iterator[t
         attempt = make_attempt(
             prompt,
             attempt_id=f"{prompt.prompt_id}/{index % BATCH:03d}",
-            seed=arm.seed or 0,
             completion=f"```python\n{rng.choice(PROGRAMS)}\n# {rng.bytes(500).hex()}\n```",  # no two are alike
             n_prompt_tokens=1000 * turn,
             n_tokens=300 + index,

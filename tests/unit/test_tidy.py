@@ -7,6 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from handmade import finished, settings
 
+from arc_refinery import cli
+from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
 from arc_refinery.refining.report import tidy
 
@@ -42,6 +44,16 @@ def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
         *("train_is_correct", "test_is_correct", "n_prompt_tokens", "n_tokens", "finish_reason", "logprob"),
     ]
     assert attempts["set"].unique() == ["small"]
+
+
+def test_a_report_may_replace_the_table_of_the_one_before(tmp_path: Path):
+    folder = written(tmp_path).parent
+    words = f"report --configfile {folder}/settings.json --results {folder} --output {tmp_path}/tiny.md"
+    cli.parse(words.split()).check_outputs()
+    (folder / "attempts.parquet").unlink()
+    pd.DataFrame({"mine": [1]}).to_parquet(folder / "attempts.parquet")
+    with pytest.raises(InputError, match=r"attempts\.parquet exists and is not a table with the columns set, arm"):
+        cli.parse(words.split()).check_outputs()
 
 
 def test_arms_share_the_first_attempts_of_a_task(attempts: pd.DataFrame):
