@@ -12,6 +12,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
 from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
 from arc_refinery.refining.domains.code.tasks import CodeTask
+from arc_refinery.refining.domains.code.forms import 
 from arc_refinery.refining.domains.code.wording import (
     FORMS,
     FeedbackForm,

@@ -210,7 +210,7 @@ def attempts_table() -> pd.DataFrame:
         ("none", 0, False, False, 6.0),
         ("none", 1, False, False, 6.0),
     ]
-    table = pd.DataFrame(rows, columns=["task_id", "slot", "train_is_correct", "test_is_correct", "tokens"])
+    table = pd.DataFrame(rows, columns=["task_id", "slot", "shown_solved", "hidden_solved", "tokens"])
     return table.assign(fingerprint="x", prompt_id=[f"{task}/{slot}" for task, slot, *_ in rows])
 
 
