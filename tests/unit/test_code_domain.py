@@ -10,12 +10,10 @@ from messages import Wording as Golden
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
+from arc_refinery.refining.domains.code.forms import FORMS, FeedbackForm
 from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
 from arc_refinery.refining.domains.code.tasks import CodeTask
-from arc_refinery.refining.domains.code.forms import 
 from arc_refinery.refining.domains.code.wording import (
-    FORMS,
-    FeedbackForm,
     Wording,
     first_turn,
     load_wording,

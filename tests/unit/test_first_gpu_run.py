@@ -218,7 +218,7 @@ class Sleep(Command):
     def run(self):
         print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)
         time.sleep(600)
-cli.load = lambda name: Sleep
+cli.load = lambda *_: Sleep
 sys.argv = ["arc-refinery", "sample"]
 cli.main()
 """
