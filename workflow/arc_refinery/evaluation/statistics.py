@@ -211,25 +211,26 @@ def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, 
     )
 
 
-def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: _Floats) -> _Floats:
-    """Return 1 for each task solved within its budget of generated tokens, else 0. Attempts count in slot order.
+def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: _Floats, cost: str = "n_tokens") -> _Floats:
+    """Return 1 for each task solved within its budget of tokens, else 0. Attempts count in slot order.
 
-    `tokens[i]` is the budget of task i; the attempt that exceeds it does not count.
+    `tokens[i]` is the budget of task i; the attempt that exceeds it does not count. `cost`: column of an attempt's
+    tokens, by default those of its completion.
     """
-    tasks = _arrays(attempts, ["slot", "n_tokens", "shown_solved", "hidden_solved"])
+    tasks = _arrays(attempts, ["slot", cost, "shown_solved", "hidden_solved"])
     solved = np.zeros(len(task_ids))
     for index, task_id in enumerate(task_ids):
         if task_id in tasks:
-            slot, cost, train, test = tasks[task_id]
+            slot, costs, train, test = tasks[task_id]
             order = np.argsort(slot, kind="stable")
-            paid = order[np.cumsum(cost[order]) <= tokens[index]]
+            paid = order[np.cumsum(costs[order]) <= tokens[index] + 1e-6]  # shares of prompts are fractions
             solved[index] = train[paid].any() and test[paid].any()
     return solved
 
 
-def generated_tokens(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats:
-    """Return the tokens of all completions of each task."""
-    sums = attempts.groupby("task_id")["n_tokens"].sum()
+def spent_tokens(attempts: pd.DataFrame, task_ids: Sequence[str], cost: str = "n_tokens") -> _Floats:
+    """Return the tokens of all attempts at each task; `cost`: column of an attempt's tokens."""
+    sums = attempts.groupby("task_id")[cost].sum()
     return np.asarray(sums.reindex(list(task_ids), fill_value=0), dtype=float)
 
 

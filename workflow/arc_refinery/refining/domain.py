@@ -197,6 +197,7 @@ class Domain:
         "*wrong*: ran to its end, but is not right on what the prompt shows; errors by type."
     )
     limits: ClassVar[tuple[str, ...]] = ()  # further limitations of what is measured
+    has_guesses: ClassVar[bool] = False  # whether attempts that are right on what prompts show vote for two guesses
 
     def verdict_lines(self, graded: GradedAttempt) -> Iterator[str]:
         """Yield what a person reads about an attempt, hidden checks included."""

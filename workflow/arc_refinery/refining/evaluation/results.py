@@ -50,7 +50,7 @@ class SetResults:
     Columns: those of verdicts and attempts, with `error_type` instead of the error message, and those of the domain;
     `shown_solved` and `hidden_solved`: right on what the prompt shows, and on the rest; `place`, the index 0, 1, ...
     among the task's attempts in this branch; `tokens`, those of the completion plus an equal share of the prompt's,
-    which is processed once for all its completions.
+    if this is read once for all its completions; `tokens_unshared`, with the whole prompt, if each attempt reads it.
     """
 
     name: str
@@ -139,6 +139,7 @@ def load_branch(
         error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False).astype("category"),
         place=table.groupby("task_id").cumcount(),
         tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
+        tokens_unshared=table["n_tokens"] + table["n_prompt_tokens"],
     )
 
 

@@ -34,11 +34,10 @@ METRICS_EXPLAINED = f"""\
 
 All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
 
-- **valid code**: attempts with a closed Python block; **any code**: attempts with a program, even one cut off; **valid outputs**: attempts whose program ran and gave what was asked for; **unique outputs**: distinct outputs / attempts.
+- **valid code**: attempts with a closed Python block; **any code**: attempts with a program, even one cut off; **valid outputs**: attempts whose program ran to its end and gave outputs of the right form; **unique outputs**: distinct outputs / attempts.
 {{own}}
 - **pass@k**: probability that k of a turn's attempts solve the task, if they are spent as they were sampled: all attempts of one prompt, then those of another, in random order. Attempts on one prompt are alike, so this is less than for attempts drawn singly (Chen et al. 2021).
-- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all {{shown}} vote, and the two outputs with most votes are the guesses.
-- **tokens**: those of completions, and of each prompt once for all completions that share it.
+- **tokens per task**: those of completions, and of each prompt once for all completions that share it; *prompt per attempt*: of each prompt as often as it was answered, as if nothing were shared.
 {columns_explained(COMPARISON)}
 
 </details>"""  # noqa: E501
@@ -61,7 +60,7 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
         *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
         *provenance.settings(experiment),
-        METRICS_EXPLAINED.format(own=domain.metrics_explained, shown=domain.shown),
+        METRICS_EXPLAINED.format(own=domain.metrics_explained),
     ]
 
 
@@ -95,8 +94,8 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
         "Differences in one turn, and intervals in bold, are not corrected for their number."
         if n_comparisons > 1
         else "",
-        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. The "
-        "comparison at equal generated tokens ignores prompt tokens, which are processed faster."
+        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. "
+        "Comparisons at equal tokens count a token read as much as one generated, or not at all; it takes less time."
         if refines
         else "",
         *load_domain(experiment.domain).limits,

@@ -138,7 +138,7 @@ def _set_section(
         f"[As CSV]({turns_csv}).",
         *outcomes.section(experiment, results, result.arms, files),
         "### Budget",
-        tables.spending_table(results, arms),
+        tables.spending_table(results, arms, load_domain(experiment.domain).has_guesses),
         *_unspent(result, arms),
         tables.pass_at_k_table(results, turns),
         *(_budget_plot(experiment, result, "budget", files) if not is_first else []),
@@ -168,9 +168,9 @@ def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
         ]
     return [
         *blocks,
-        "Refining prompts are longer, and so are some completions. The next table therefore limits both arms, on each "
-        "task, to the generated tokens of the arm that generated fewer.",
-        tables.equal_tokens_table(experiment, result.results),
+        "Refining prompts are longer, and so are some completions. The next tables therefore limit both arms, on each "
+        "task, to the tokens of the arm that spent fewer: those generated, then with those of prompts.",
+        *tables.equal_tokens_tables(experiment, result.results),
     ]
 
 

@@ -21,9 +21,9 @@ from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.evaluation.statistics import (
     Comparison,
     compare,
-    generated_tokens,
     pass_at_k_scores,
     solved_within,
+    spent_tokens,
     two_guess_scores,
 )
 from arc_refinery.refining.config import Arm, Refining
@@ -253,39 +253,68 @@ def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:
     return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 
 
-def equal_tokens_table(experiment: Refining, results: SetResults) -> str:
-    """Compare arms at equal generated tokens: on each task, both are limited to the tokens of the arm with fewer."""
+def equal_tokens_tables(experiment: Refining, results: SetResults) -> list[str]:
+    """Compare arms at equal tokens, generated ones and with prompts; none if there is one arm."""
+    generated, shared, unshared = (
+        _at_equal_tokens(experiment, results, cost) for cost in ("n_tokens", "tokens", "tokens_unshared")
+    )
+    if not generated:
+        return []
+    titles = ["tokens per task, unlimited", "solved", "points"]
+    rows = [
+        [f"{limited.title}{runs_in_brackets(limited.difference)}", limited.spent, limited.solved, limited.points]
+        for limited in generated
+    ]
+    with_prompts = [
+        [once.title, once.spent, once.points, again.spent, again.points]
+        for once, again in zip(shared, unshared, strict=True)
+    ]
+    more_titles = ["tokens per task", "points", "prompt per attempt: tokens per task", "points"]
+    return [
+        markdown_table(["at equal generated tokens", *titles], rows),
+        markdown_table(["at equal tokens, prompts included", *more_titles], with_prompts),
+    ]
+
+
+class _Limited(NamedTuple):
+    """Two arms, both limited on each task to the tokens of the one with fewer."""
+
+    title: str
+    spent: str
+    solved: str
+    difference: Estimate
+
+    @property
+    def points(self) -> str:
+        return difference_text(self.difference)
+
+
+def _at_equal_tokens(experiment: Refining, results: SetResults, cost: str) -> list[_Limited]:
+    """Compare arms at equal tokens; `cost`: column of an attempt's tokens."""
     attempts_by_arm = {arm.name: results.attempts_of_arm(arm) for arm in experiment.arms}
-    spent = {name: generated_tokens(attempts, results.task_ids) for name, attempts in attempts_by_arm.items()}
+    task_ids = results.task_ids
+    spent = {name: spent_tokens(attempts, task_ids, cost) for name, attempts in attempts_by_arm.items()}
+
+    def solved(pair: tuple[Arm, Arm]) -> list[_Floats]:
+        tokens = np.minimum(*(spent[arm.name] for arm in pair))
+        return [solved_within(attempts_by_arm[arm.name], task_ids, tokens, cost) for arm in pair]
+
     rows = []
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
-        limited = [
-            [_solved_at_equal_tokens(pair, attempts_by_arm, spent, results.task_ids) for pair in run] for run in runs
-        ]
+        limited = [[solved(pair) for pair in run] for run in runs]
         a, b = (run_means([[pair[side] for pair in run] for run in limited]) for side in (0, 1))
         difference = estimate_difference(a, b)
         mean_spent = [np.mean([spent[arm.name] for repeated in side for arm in repeated]) for side in both_sides(runs)]
         rows.append(
-            [
-                f"`{first}` − `{second}`{runs_in_brackets(difference)}",
+            _Limited(
+                f"`{first}` − `{second}`",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
                 f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {difference.n_tasks}",
-                difference_text(difference),
-            ]
+                difference,
+            )
         )
-    header = ["at equal generated tokens", "tokens per task, unlimited", "solved", "points"]
-    return markdown_table(header, rows) if rows else ""
-
-
-def _solved_at_equal_tokens(
-    pair: tuple[Arm, Arm],
-    attempts_by_arm: Mapping[str, pd.DataFrame],
-    spent: Mapping[str, _Floats],
-    task_ids: Sequence[str],
-) -> list[_Floats]:
-    tokens = np.minimum(*(spent[arm.name] for arm in pair))
-    return [solved_within(attempts_by_arm[arm.name], task_ids, tokens) for arm in pair]
+    return rows
 
 
 def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
@@ -308,14 +337,13 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
     return markdown_table(["", "n tasks", *(f"pass@{k}" for k in ks)], rows)
 
 
-def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
-    """Return what each arm spent, and the score of a submission of two guesses."""
+def spending_table(results: SetResults, arms: Iterable[Arm], has_guesses: bool) -> str:
+    """Return what each arm spent, and perhaps the score of a submission of two guesses."""
     n = len(results.task_ids)
     rows = []
     for arm in arms:
         attempts = results.attempts_of_arm(arm)
         truncated = float((attempts["finish_reason"] == "length").mean()) if len(attempts) else 0.0
-        guesses = list(two_guess_scores(attempts, results.task_ids))
         rows.append(
             [
                 f"`{arm.name}`",
@@ -323,8 +351,9 @@ def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
                 f"{len(attempts) / n:.1f}",
                 f"{n_tasks_with_budget_left(attempts, arm, results.task_ids)}/{n}",
                 f"{attempts['tokens'].sum() / n:.0f}",
+                f"{attempts['tokens_unshared'].sum() / n:.0f}",
                 percent(truncated),
-                solved_text(guesses),
+                *([solved_text(list(two_guess_scores(attempts, results.task_ids)))] if has_guesses else []),
             ]
         )
     header = [
@@ -333,7 +362,8 @@ def spending_table(results: SetResults, arms: Iterable[Arm]) -> str:
         "attempts per task",
         "tasks with budget left",
         "tokens per task",
+        "prompt per attempt",
         "completions truncated",
-        "two guesses",
+        *(["two guesses"] if has_guesses else []),
     ]
     return markdown_table(header, rows)

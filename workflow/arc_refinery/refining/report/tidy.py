@@ -35,6 +35,8 @@ def schema_of(domain: Domain) -> pa.Schema:
             *((name, pa.bool_()) for name in domain.flags),
             ("n_prompt_tokens", pa.int64()),
             ("n_tokens", pa.int64()),
+            ("tokens", pa.float64()),  # with an equal share of the prompt, which its completions read once
+            ("tokens_unshared", pa.int64()),  # with the whole prompt
             ("finish_reason", pa.string()),
             ("logprob", pa.float64()),
         ]

@@ -136,6 +136,7 @@ class Domain(domain.Domain):
     # Report
 
     checks, shown, hidden, has_pictures = "pairs", "train pairs", "test pairs", True
+    has_guesses = True
     outcomes = (
         "*correct*: all train and test pairs correct; *train pairs only*: all train pairs correct, not all test pairs; "
         "*wrong*: a grid for every input, but not all train pairs correct; *invalid output*: an output that is not a "

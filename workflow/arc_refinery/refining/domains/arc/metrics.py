@@ -17,10 +17,12 @@ METRICS = tuple(
 )
 NAMES, COUNTED = tuple(names(METRICS)), tuple(counted(METRICS))
 EXPLAINED = """\
+- Valid outputs are a grid for every input.
 - **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
 - **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
 - **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
-- **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**: tasks for which both hold; these are called *solved*."""  # noqa: E501
+- **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**: tasks for which both hold; these are called *solved*.
+- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two)."""  # noqa: E501
 
 
 def derive(attempts: pd.DataFrame) -> pd.DataFrame:
