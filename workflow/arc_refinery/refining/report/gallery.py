@@ -15,7 +15,7 @@ from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.graded import read_attempts
-from arc_refinery.refining.prompts import split_prefix
+from arc_refinery.refining.prompts import opening, split_prefix
 from arc_refinery.refining.report.outcomes import refining_pairs
 from arc_refinery.reporting.markdown import folded
 from arc_refinery.reporting.publish import Attachments
@@ -83,7 +83,7 @@ def section(
             name = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
             blocks += [
                 f"#### `{item.task_id}`: {title.lower()}",
-                *_picture(domain, task_set.name, task, pair_shown, files, name, is_small=False),
+                *_attempts(domain, task_set.name, task, pair_shown, files, name, is_small=False),
                 programs_block(domain, *pair_shown.values()),
             ]
     return blocks
@@ -117,7 +117,7 @@ def repaired(
     blocks = [
         f"**A program that `{arm.name}` repaired** (task `{task.task_id}` of `{task_set.name}`). The model read its "
         f"first program and what that gave, and wrote the second one. It never sees {domain.hidden}.",
-        *_picture(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
+        *_attempts(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
     ]
     if max(len(program.splitlines()) for program in programs) > MAX_UNFOLDED:
         return [*blocks, programs_block(domain, first, second)]
@@ -127,13 +127,13 @@ def repaired(
         f"Refined program{_fenced(programs[1], 'python', MAX_PROGRAM)}",
         folded(
             "Feedback that the model read",
-            *filter(None, [domain.changes(second.prompt)]),
+            *_shown(domain, second.prompt),
             f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
         ),
     ]
 
 
-def _picture(
+def _attempts(
     domain: Domain,
     set_name: str,
     task: Any,
@@ -142,9 +142,14 @@ def _picture(
     name: str,
     is_small: bool,
 ) -> list[str]:
-    """Return the picture of a task and of what attempts gave, if the domain draws any."""
+    """Return the picture of a task and of what attempts gave, or a list of it if the domain draws none."""
     if not domain.has_pictures:
-        return []
+        listing = "\n".join(
+            f"{label}: {line}" if not number else line
+            for label, graded in attempts.items()
+            for number, line in enumerate(domain.verdict_lines(graded))
+        )
+        return [_fenced(listing, "text", MAX_FEEDBACK).removeprefix(":\n\n")]
     facts = [f"of the {label}, {domain.facts_in_words(task, graded)}" for label, graded in attempts.items()]
     seen = f"Task {task.task_id} of {set_name}: inputs, expected outputs, and outputs {'; '.join(facts)}"
     return [f"![{seen}]({files.add(name, partial(_draw, domain, task, attempts, is_small))})"]
@@ -224,13 +229,21 @@ def programs_block(domain: Domain, first: GradedAttempt, second: GradedAttempt) 
     turn = second.attempt.turn
     blocks = [
         "<details><summary>First program, feedback, refined program</summary>",
-        domain.changes(second.prompt),
+        *_shown(domain, second.prompt),
         f"First program (turn {turn - 1}){_fenced(_program(domain, first), 'python', MAX_PROGRAM)}",
         f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
         f"Refined program (turn {turn}){_fenced(_program(domain, second), 'python', MAX_PROGRAM)}",
         "</details>",
     ]
-    return "\n\n".join(filter(None, blocks))
+    return "\n\n".join(blocks)
+
+
+def _shown(domain: Domain, prompt: Any) -> list[str]:
+    """Return how a prompt shows the task: in another form than the picture, or, without a picture, its first turn."""
+    if domain.has_pictures:
+        return [text for text in [domain.changes(prompt)] if text]
+    question = opening(split_prefix(prompt.messages)[0])[-1]["content"]
+    return [f"Task{_fenced(str(question), 'text', MAX_FEEDBACK)}"]
 
 
 def _program(domain: Domain, graded: GradedAttempt) -> str:

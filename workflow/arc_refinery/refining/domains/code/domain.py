@@ -87,6 +87,8 @@ class Domain(domain.Domain):
     )
     turn_metrics = ("tests passed",)
     metrics_explained = (
+        "- A program that raises an exception in a test has valid outputs, too; one that fails before it is called, or "
+        "is stopped, has none. Outputs are what it gives on the shown tests.\n"
         "- **tests passed**: share of a task's tests that an attempt passes, 0 if it has no program; **shown tests "
         "passed**, **hidden tests passed**: of those that the prompt shows, and of the others; **passes shown**: "
         "attempts that pass all shown tests.\n"
