@@ -72,8 +72,7 @@ class Server:
         self._temporary = tempfile.TemporaryDirectory()
         self.address = f"{self._temporary.name}/server"
         client = Path(self._temporary.name) / "arc-refinery"
-        client.write_text(_CLIENT.format(python=sys.executable, address=self.address, n=_NUMBER))
-        client.chmod(0o755)
+        self.write_client(client, ["arc-refinery"])
         self.path_of_jobs = client.with_name("path")  # bash reads it; our rules put this environment on the path first
         self.path_of_jobs.write_text(f'PATH="{client.parent}:$PATH"')
         with socket.socket(socket.AF_UNIX) as listener:
@@ -83,6 +82,11 @@ class Server:
             descriptors = [listener.fileno()]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=descriptors, env=variables)
         atexit.register(self._end)
+
+    def write_client(self, path: Path, command: Sequence[str]) -> None:
+        """Write a program that starts a command here, with its own arguments behind it."""
+        path.write_text(_CLIENT.format(python=sys.executable, address=self.address, n=_NUMBER, command=list(command)))
+        path.chmod(0o755)
 
     def start(
         self, command: Sequence[str], folder: Path, stdout: Path, stderr: Path, variables: Mapping[str, str]
@@ -163,7 +167,7 @@ _CLIENT = """\
 import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX) as server:
     server.connect({address!r})
-    request = json.dumps([["arc-refinery", *sys.argv[1:]], os.getcwd(), dict(os.environ), False]).encode()
+    request = json.dumps([[*{command!r}, *sys.argv[1:]], os.getcwd(), dict(os.environ), False]).encode()
     socket.send_fds(server, [len(request).to_bytes({n}, "big")], [0, 1, 2])
     server.sendall(request)
     number = int.from_bytes(server.recv({n}), "big")
