@@ -46,7 +46,7 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     except ValidationError:
         lines = _faults(kind, layers)
         for name in KINDS if "kind" not in config else ():
-            others = experiment_class(name, "arc").model_fields.keys() - kind.model_fields.keys()
+            others = experiment_class(name, config.get("domain", "arc")).model_fields.keys() - kind.model_fields.keys()
             if keys := others & config.keys():
                 lines = [f"{origin}: kind is missing; write `kind: {name}`, which has the key {min(keys)}"]
         raise ConfigError("\n".join(lines)) from None

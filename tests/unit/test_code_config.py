@@ -1,0 +1,314 @@
+"""Config, commands and members of domain `code`."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import handmade_programs as handmade
+import numpy as np
+import pandas as pd
+import pytest
+from messages import Wording
+
+from arc_refinery import records
+from arc_refinery.cli import main
+from arc_refinery.config import ConfigError, validate_experiment
+from arc_refinery.errors import InputError
+from arc_refinery.refining import stages
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domain import Answer, GradedAttempt
+from arc_refinery.refining.domains.code import commands
+from arc_refinery.refining.domains.code.config import AttemptTerm, Problems, TaskSet
+from arc_refinery.refining.domains.code.domain import Domain
+from arc_refinery.refining.domains.code.forms import FORMS
+from arc_refinery.refining.domains.code.records import Prompt, Verdict
+from arc_refinery.refining.domains.code.tasks import CodeTask
+from arc_refinery.refining.grading import grade_attempts
+
+Executors = tuple[Any, Any, Any]
+
+
+def content(**changes: Any) -> dict[str, Any]:
+    """The handmade config with keys changed; `__` stands for the dot in a key's place."""
+    config: dict[str, Any] = json.loads(json.dumps(handmade.settings("training.jsonl", "rows.jsonl", "")))
+    for place, value in changes.items():
+        *sections, last = place.split("__")
+        node: Any = config
+        for name in sections:
+            node = node[int(name)] if isinstance(node, list) else node.setdefault(name, {})
+        node[int(last) if isinstance(node, list) else last] = value
+    return config
+
+
+def experiment(**changes: Any) -> Refining:
+    return validate_experiment(content(**changes), "test", Refining)
+
+
+def words(job: Any) -> str:
+    return " ".join(job.words())
+
+
+@pytest.mark.parametrize(
+    ("changes", "stage", "flags"),
+    [
+        ({"problems__n_tasks": 9}, "tasks", "--n-tasks 9"),
+        ({"problems__n_shown_tests": 2}, "tasks", "--n-shown-tests 2"),
+        ({"parts__tasks_per_part": 4}, "tasks", "--tasks-per-part 4"),
+        ({"sandbox__cpu_seconds": 3.0}, "tasks", "--cpu-seconds 3.0"),
+        ({"evaluation__sets__0__first_row": 5}, "evaluation_tasks", "--first-row 5"),
+        ({"evaluation__sets__0__n_tasks": 7}, "evaluation_tasks", "--n-tasks 7"),
+        ({"evaluation__sets__0__n_shown_tests": 3}, "evaluation_tasks", "--n-shown-tests 3"),
+        ({"sandbox__cpu_seconds": 3.0}, "evaluation_tasks", "--cpu-seconds 3.0"),
+        ({"model__template": "mine"}, "first_prompts", "--template mine"),
+        ({"model__template": "mine"}, "refining_prompts", "--template mine"),
+        ({"model__template": "mine"}, "train", "--template mine"),
+        ({"refinement__form": "traceback"}, "refining_prompts", "--form traceback"),
+        ({"refinement__form": "traceback"}, "training_prompts", "--form traceback"),
+        ({"refinement__form": "traceback"}, "train", "--form traceback"),
+        ({"evaluation__arms__1__turns__1__form": "verdict-only"}, "refining_prompts", "--form verdict-only"),
+        ({"refinement__include_errors": False}, "refining_prompts", "--no-include-errors"),
+        ({"refinement__history": "last"}, "refining_prompts", "--history last"),
+        ({"training__grpo__rewards": [{"reward": "staged"}]}, "train", "--rewards staged"),
+    ],
+)
+def test_a_key_reaches_its_commands(changes: dict[str, Any], stage: str, flags: str):
+    def written(changed: Refining) -> str:
+        jobs = {
+            "tasks": lambda: stages.tasks(changed),
+            "evaluation_tasks": lambda: stages.evaluation_tasks(changed, "test"),
+            "first_prompts": lambda: stages.first_prompts(changed, "test", "turn1"),
+            "refining_prompts": lambda: stages.refining_prompts(changed, "test", "refine-turn2"),
+            "training_prompts": lambda: stages.training_prompts(changed, "part1"),
+            "train": lambda: stages.train(changed, "trained"),
+        }
+        return words(jobs[stage]())
+
+    assert "--domain code" in written(experiment(**changes))
+    assert flags in written(experiment(**changes))
+    assert flags not in written(experiment())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"refinement__form": "residual-only"}, "refinement.form failing-tests traceback verdict-only"),
+        ({"evaluation__arms__1__turns__1__form": "given"}, "form given failing-tests"),
+        ({"evaluation__sets__0__source": "generator"}, "evaluation.sets.0.source file hub generator"),
+        ({"evaluation__sets__0__path": None}, "evaluation.sets.0 path"),
+        ({"evaluation__sets__0__n_shown_tests": 0}, "n_shown_tests 0"),
+        ({"evaluation__sets__0__first_row": -1}, "first_row -1"),
+        ({"problems__max_side": 3}, "problems.max_side"),
+        ({"sampling__use_data_augmentation": True}, "sampling.use_data_augmentation"),
+        ({"training__grpo__rewards": [{"reward": "arc-v1"}]}, "arc-v1 solved tests staged"),
+        (
+            {"training__sft": {"learning_rate": 1e-3, "demonstrations": {"targets": "hindsight"}}},
+            "training.sft.demonstrations.targets hindsight",
+        ),
+        ({"template_rows": {"source": "file", "path": "a.jsonl"}}, "template_rows known key"),
+        ({"domain": "codes"}, "domain codes arc code"),
+    ],
+)
+def test_wrong_keys_are_named(changes: dict[str, Any], named: str, wording: Wording):
+    with pytest.raises(ConfigError) as error:
+        experiment(**changes)
+    assert all(word in str(error.value) for word in named.split())
+    wording(error.value)
+
+
+@pytest.mark.parametrize(
+    ("reward", "passed", "values"),
+    [
+        # of two shown and two hidden tests: none, one shown, both shown, all
+        ("solved", [0, 1, 2, 4], [0.0, 0.0, 0.0, 1.0]),
+        ("score", [0, 1, 2, 4], [0.0, 0.5, 1.0, 1.0]),
+        ("tests", [0, 1, 2, 4], [0.0, 0.25, 0.5, 1.0]),
+        ("staged", [0, 1, 2, 4], [0.1, 0.2, 0.3, 1.0]),
+    ],
+)
+def test_rewards(code_executors: Executors, reward: str, passed: list[int], values: list[float]):
+    task = CodeTask("t", "", ("f",), ("assert f(1) == 1", "assert f(2) == 2"), ("assert f(3) == 3", "assert f(4) == 4"))
+    programs = [f"```python\ndef f(n):\n    return n if n <= {n} else None\n```" for n in passed]
+    grades = list(Domain().grade([Answer(program, task) for program in programs], code_executors))
+    function = AttemptTerm(reward=reward).built_in[reward]
+    assert [function.of(grade) if hasattr(function, "of") else function(grade) for grade in grades] == pytest.approx(
+        values
+    )
+
+
+# Commands
+
+
+def arc_refinery(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *arguments])
+    main()
+
+
+def rows_file(tmp_path: Path, *names: str) -> Path:
+    path = tmp_path / "rows.jsonl"
+    handmade.write_rows(path, names)
+    return path
+
+
+def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Path):
+    path = rows_file(tmp_path, "empty", "double", "wrong", "again", "add")
+    evaluated, parts = tmp_path / "test.parquet", [tmp_path / f"part{n}.parquet" for n in (1, 2)]
+    commands.EvaluationTasks(domain="code", output=evaluated, task_set=TaskSet(name="test", path=str(path))).run()
+    commands.Tasks(domain="code", output=parts, problems=Problems(source="file", path=str(path))).run()
+    expected = {
+        "no tests (empty)": 1,
+        "its own program fails a test (wrong)": 1,
+        "a hidden test equals a shown one (again)": 1,
+    }
+    assert records.notes(evaluated)["problems_left_out"] == expected
+    assert [records.notes(part)["problems_left_out"] for part in parts] == [expected] * 2
+    assert records.texts(evaluated, CodeTask, "task_id") == ["double", "add"]
+    assert sorted(name for part in parts for name in records.texts(part, CodeTask, "task_id")) == ["add", "double"]
+
+
+def test_five_rows_are_named_and_all_are_counted(tmp_path: Path):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"task_id": f"t{n}", "prompt": "Do it.", "tests": []} for n in range(7)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"task_id": "t", **handmade.ROWS["add"]}]))
+    output = tmp_path / "test.parquet"
+    commands.EvaluationTasks(domain="code", output=output, task_set=TaskSet(name="test", path=str(path))).run()
+    assert records.notes(output)["problems_left_out"] == {"no tests (t0, t1, t2, t3, t4, ...)": 7}
+
+
+def test_a_set_without_a_task_is_refused(tmp_path: Path, wording: Wording):
+    path = rows_file(tmp_path, "empty", "wrong")
+    output = tmp_path / "test.parquet"
+    with pytest.raises(InputError) as error:
+        commands.EvaluationTasks(domain="code", output=output, task_set=TaskSet(name="test", path=str(path))).run()
+    assert all(word in str(error.value) for word in (str(path), "1 no tests", "1 its own program fails a test"))
+    assert not output.exists()
+    wording(error.value)
+
+
+def test_a_file_is_split_into_sets_by_rows(tmp_path: Path):
+    path = rows_file(tmp_path, "double", "largest", "empty", "parity", "mirror", "add")
+    task_set = TaskSet(name="test", path=str(path), first_row=1, n_tasks=2)
+    commands.EvaluationTasks(domain="code", output=tmp_path / "test.parquet", task_set=task_set).run()
+    assert records.texts(tmp_path / "test.parquet", CodeTask, "task_id") == ["largest", "parity"]
+    problems = Problems(source="file", path=str(path), n_tasks=3)
+    commands.Tasks(domain="code", output=[tmp_path / "part1.parquet"], problems=problems).run()
+    tasks = records.texts(tmp_path / "part1.parquet", CodeTask, "task_id")
+    assert sorted(tasks) == ["double", "largest", "parity"]
+
+
+def test_an_exported_wording_is_the_template_of_a_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "mine"
+    arc_refinery(monkeypatch, "prompts", "export", "--domain", "code", "--output", str(folder))
+    assert str(folder) in capsys.readouterr().out
+    domain = Domain()
+    assert domain.wording(str(folder), "") == domain.wording("plain", "failing-tests")
+    (folder / "request.txt").write_text("Answer in Python.\n")
+    task = CodeTask("t", "Do it.", ("f",), ("assert f(1) == 1",), ())
+    shown = domain.first_turn(task, np.random.default_rng(0), None, domain.wording(str(folder), ""))  # type: ignore[arg-type]
+    assert shown.messages[-1]["content"].endswith("\n\nAnswer in Python.")
+    files = experiment(model__template=str(folder)).template_files()
+    assert sorted(files) == sorted(map(str, folder.iterdir()))
+
+
+# Members of the domain
+
+
+@pytest.fixture(scope="module")
+def graded(code_executors: Executors) -> Iterator[dict[str, GradedAttempt]]:
+    """An attempt at `largest` per letter."""
+    domain = Domain()
+    row = handmade.ROWS["largest"]
+    task = CodeTask("largest", row["prompt"], ("largest",), tuple(row["tests"]), tuple(row["hidden_tests"]))
+    messages = domain.first_turn(task, np.random.default_rng(0), None, domain.wording("plain", "")).messages  # type: ignore[arg-type]
+    prompt = Prompt("largest/turn1-000", "largest", 1, "", tuple(messages), "", 20, 7, task)
+    attempts = [
+        records.Attempt(
+            records.attempt_id(prompt.prompt_id, number), prompt.prompt_id, "largest", 1, "", "m", "", 0, 1.0, 1.0,
+            handmade.answer("largest", letter), 20, 10, "stop", -1.0,
+        )
+        for number, letter in enumerate("STwvexn")
+    ]  # fmt: skip
+    verdicts = list(grade_attempts(domain, iter(attempts), {"largest": task}, code_executors, len(attempts)))
+    triples = zip("STwvexn", attempts, verdicts, strict=True)
+    yield {letter: GradedAttempt(prompt, attempt, verdict) for letter, attempt, verdict in triples}
+
+
+def test_verdicts_have_the_domains_detail(graded: dict[str, GradedAttempt], tmp_path: Path):
+    facts = {
+        letter: (verdict.status, verdict.score, verdict.solved, verdict.detail.passed, verdict.detail.hidden_passed)
+        for letter, (_, _, verdict) in graded.items()
+    }
+    assert facts == {
+        "S": ("ok", 1.0, True, 1.0, 1.0),
+        "T": ("ok", 1.0, False, 0.5, 0.0),
+        "w": ("ok", 0.0, False, 0.0, 0.0),
+        "v": ("ok", 0.0, False, 0.0, 0.0),
+        "e": ("ok", 0.0, False, 0.0, 0.0),
+        "x": ("error", 0.0, False, 0.0, 0.0),
+        "n": ("no_code", 0.0, False, 0.0, 0.0),
+    }
+    verdicts = [entry.verdict for entry in graded.values()]
+    fingerprints = [verdict.fingerprint for verdict in verdicts]
+    assert fingerprints[0] == fingerprints[1]  # equal on the shown tests
+    assert len(set(fingerprints[1:5])) == 4 and fingerprints[5:] == ["", ""]
+    records.write(tmp_path / "verdicts.parquet", Verdict, verdicts, 0, {})
+    assert list(records.read(tmp_path / "verdicts.parquet", Verdict)) == verdicts
+
+
+def test_answers_are_graded_against_the_prompts_task(graded: dict[str, GradedAttempt]):
+    domain, prompt = Domain(), graded["w"].prompt
+    assert domain.subject(prompt) == prompt.detail
+    assert list(domain.subjects([graded["w"].attempt], {"largest": prompt.detail})) == [prompt.detail]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_feedback_is_the_same_on_a_verdict_and_on_a_grade(
+    graded: dict[str, GradedAttempt], code_executors: Executors, form: str
+):
+    """Evaluation reads verdicts from files, on-policy training has the grades."""
+    domain = Domain()
+    wording = domain.wording("plain", form)
+    for letter in "Twvex":
+        entry = graded[letter]
+        answer = Answer(entry.attempt.completion, domain.subject(entry.prompt))
+        (grade,) = domain.grade([answer], code_executors)
+        later = domain.next_turn(entry, entry, "whole", wording).messages[-1]["content"]
+        assert later == domain.feedback(entry.prompt, grade, wording)
+
+
+def test_parents_are_ranked_by_shown_tests_alone(graded: dict[str, GradedAttempt]):
+    rank = {letter: Domain().rank(entry.verdict) for letter, entry in graded.items()}
+    assert rank["S"] == rank["T"] < rank["w"] == rank["x"]
+
+
+def test_tables_tell_shown_from_all_tests(graded: dict[str, GradedAttempt]):
+    verdicts = [graded[letter].verdict for letter in "STw"]
+    table = Domain().derive(
+        pd.DataFrame({"score": [v.score for v in verdicts], "solved": [v.solved for v in verdicts]})
+    )
+    assert table["shown_solved"].tolist() == [True, True, False]
+    assert table["hidden_solved"].tolist() == [True, False, False]
+
+
+def test_verdicts_in_words(graded: dict[str, GradedAttempt]):
+    lines = {letter: list(Domain().verdict_lines(entry)) for letter, entry in graded.items()}
+    assert lines["S"] == ["passes 2 of 2 shown tests and 2 of 2 hidden tests"]
+    assert lines["T"] == ["passes 2 of 2 shown tests and 0 of 2 hidden tests"]
+    assert lines["w"] == [
+        "passes 0 of 2 shown tests and 0 of 2 hidden tests",
+        "  assert largest([1, 3]) == 3: largest([1, 3]) gave None",
+        "  assert largest([0]) == 0: largest([0]) gave None",
+    ]
+    assert lines["e"][1] == "  assert largest([1, 3]) == 3: ValueError: bad"
+    assert lines["x"][0].startswith("SyntaxError")
+    assert lines["n"] == ["no program in the answer"]
+
+
+def test_a_source_answer_has_the_reference(code_executors: Executors):
+    task = CodeTask("t", "", ("f",), ("assert f(1) == 1",), (), reference="def f(n):\n    return n")
+    bare = CodeTask("bare", "", ("f",), ("assert f(1) == 1",), ())
+    answers = Domain().source_answers([task, bare], Domain().wording("plain", ""), code_executors)
+    assert answers == {"t": "```python\ndef f(n):\n    return n\n```"}
