@@ -37,6 +37,7 @@ TOGETHER = {
     "tests/workflow/test_colocated.py": "vllm",
     "tests/workflow/test_turns.py": "turns",
     "tests/workflow/test_templates.py": "templates",
+    "tests/workflow/test_programs.py": "programs",
     "tests/unit/test_report.py": "report",
     "tests/unit/test_tool_use_report.py": "tool report",
     "tests/unit/test_tool_use_rollout.py": "episodes",

@@ -15,13 +15,13 @@ from arc_refinery.evaluation.statistics import (
     budget_curve,
     compare,
     correct,
-    generated_tokens,
     holm,
     mcnemar,
     pass_at_k,
     pass_at_k_scores,
     solved_at_k,
     solved_within,
+    spent_tokens,
     two_guess_scores,
     two_guesses_solve,
 )
@@ -231,7 +231,7 @@ def test_budget_curve_averages_over_orders_in_the_first_turn_and_counts_later_sl
 def test_attempts_count_until_a_task_has_generated_its_tokens():
     table = attempts_table().assign(n_tokens=10)
     task_ids = ["half", "late", "none", "never tried"]
-    assert generated_tokens(table, task_ids).tolist() == [40, 40, 20, 0]
+    assert spent_tokens(table, task_ids).tolist() == [40, 40, 20, 0]
     # `late` is right on train pairs in slot 3 alone: its fourth completion
     assert solved_within(table, task_ids, np.array([40.0, 40.0, 20.0, 9.0])).tolist() == [1, 1, 0, 0]
     assert solved_within(table, task_ids, np.array([9.0, 39.0, 20.0, 9.0])).tolist() == [0, 0, 0, 0]
