@@ -10,6 +10,7 @@ import handmade_programs as handmade
 import numpy as np
 import pandas as pd
 import pytest
+from checkout import ROOT
 from messages import Wording
 
 from arc_refinery import records
@@ -195,6 +196,20 @@ def test_a_file_is_split_into_sets_by_rows(tmp_path: Path):
     commands.Tasks(domain="code", output=[tmp_path / "part1.parquet"], problems=problems).run()
     tasks = records.texts(tmp_path / "part1.parquet", CodeTask, "task_id")
     assert sorted(tasks) == ["double", "largest", "parity"]
+
+
+def test_the_rows_of_the_documents_are_tasks(tmp_path: Path):
+    rows = (ROOT / "examples/functions.jsonl").read_text()
+    assert f"```json\n{rows}```" in (ROOT / "docs/your-own.md").read_text()
+    task_set = TaskSet(name="mine", path=str(ROOT / "examples/functions.jsonl"))
+    commands.EvaluationTasks(domain="code", output=tmp_path / "mine.parquet", task_set=task_set).run()
+    tasks = list(records.read(tmp_path / "mine.parquet", CodeTask))
+    assert [(task.task_id, len(task.shown), len(task.hidden)) for task in tasks] == [
+        ("slug", 1, 1),
+        ("total", 1, 1),
+        ("median", 1, 2),
+    ]
+    assert "Item = namedtuple" in tasks[1].shown_code
 
 
 def test_an_exported_wording_is_the_template_of_a_config(

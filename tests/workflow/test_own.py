@@ -18,7 +18,8 @@ from arc_refinery.refining.domains.arc.records import Prompt
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
-EXAMPLES = ["own-model", "own-tasks", "own-wording", "own-reward", "more-turns"]
+ON_ARC = ["own-model", "own-tasks", "own-wording", "own-reward", "more-turns"]
+EXAMPLES = [*ON_ARC[:2], "own-code", *ON_ARC[2:]]
 CUT_DOWN: dict[str, Any] = {
     "experiment": "own",
     "model": {"path": "workflow/models/tiny", "window": 1024, "n_threads": 1},
@@ -55,13 +56,13 @@ def test_the_page_shows_the_examples_as_they_are():
 
 @pytest.fixture(scope="module")
 def run(pristine: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """All examples as one experiment, but for the arm of two turns."""
+    """All examples on ARC as one experiment, but for the arm of two turns."""
     checkout = pristine.clone(tmp_path_factory.mktemp("own") / "checkout")
     exported = checkout.run("arc-refinery", "prompts", "export", "--template", "compact", "--output", "templates/mine")
     assert exported.returncode == 0, exported.stderr
     texts = checkout.folder / "templates/mine/feedback.json"
     texts.write_text(texts.read_text().replace("Write a corrected program.", "Correct it."))
-    examples = [yaml.safe_load((checkout.folder / f"examples/{name}.yaml").read_text()) for name in EXAMPLES]
+    examples = [yaml.safe_load((checkout.folder / f"examples/{name}.yaml").read_text()) for name in ON_ARC]
     content = reduce(merged, [*examples, CUT_DOWN])
     del content["base"], content["compare"]
     arms = {arm["name"]: arm for example in examples for arm in example.get("evaluation", {}).get("arms", ())}

@@ -77,6 +77,7 @@ OPTIONAL = {"num_key_value_heads", "head_dim"}
 PUBLISHED_SHAPES = {
     "barc0/Llama-3.1-ARC-Potpourri-Induction-8B": Shape(4096, 14336, 32, 32, 8, 128, 128256, False),
     "Qwen/Qwen3-1.7B": Shape(2048, 6144, 28, 16, 8, 128, 151936, True, has_head_norms=True),
+    "Qwen/Qwen2.5-Coder-0.5B-Instruct": Shape(896, 4864, 24, 14, 2, 64, 151936, True),
 }
 
 
