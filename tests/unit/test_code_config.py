@@ -14,7 +14,7 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery import records
-from arc_refinery.cli import main
+from arc_refinery.cli import main, parse
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.refining import stages
@@ -144,6 +144,18 @@ def test_rewards(code_executors: Executors, reward: str, passed: list[int], valu
 def arc_refinery(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     monkeypatch.setattr(sys, "argv", ["arc-refinery", *arguments])
     main()
+
+
+@pytest.mark.parametrize("flags", [["--domain", "code"], ["--domain=code"]])
+def test_a_domain_has_flags_of_its_own(flags: list[str]):
+    words = ["--name", "a", "--path", "a.jsonl", "--output", "a.parquet"]
+    command = parse(["tasks", "evaluation", *flags, *words])
+    assert isinstance(command, commands.EvaluationTasks)
+    assert (command.domain, command.task_set) == ("code", TaskSet(name="a", path="a.jsonl"))
+
+
+def test_commands_without_flags_are_parsed():
+    assert parse(["dev", "config"]).output == Path("config")
 
 
 def rows_file(tmp_path: Path, *names: str) -> Path:
