@@ -41,7 +41,8 @@ def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
         *("set", "arm", "turn", "slot", "branch", "task_id", "attempt_id", "prompt_id", "parent_id"),
         *("model", "adapter", "seed", "status", "error_type", "fingerprint"),
         *("train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"),
-        *("train_is_correct", "test_is_correct", "n_prompt_tokens", "n_tokens", "finish_reason", "logprob"),
+        *("train_is_correct", "test_is_correct", "n_prompt_tokens", "n_tokens", "tokens", "tokens_unshared"),
+        *("finish_reason", "logprob"),
     ]
     assert attempts["set"].unique() == ["small"]
 

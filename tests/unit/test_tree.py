@@ -7,7 +7,7 @@ import pytest
 from checkout import ROOT
 
 SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
-SUFFIXES |= {".svg", ".txt", ".yaml"}
+SUFFIXES |= {".jsonl", ".svg", ".txt", ".yaml"}
 NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
 NAMES |= {"envs/condor-warning.pth"}
 
