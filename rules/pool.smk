@@ -10,6 +10,11 @@ POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 
+# On one machine, jobs share all GPUs: a second vLLM counts the memory of the first as its own, and finds none for its cache
+if workflow.local_exec and "gpu" not in workflow.global_resources:
+    workflow.register_resource("gpu", max(1, *(getattr(experiment.resources, kind).gpus for kind in ("cpu", "sample", "train"))))
+
+
 def mind_pool():
     """Remove jobs that ended runs left on an HTCondor pool, and watch those of this run if it sends any there."""
     if not on_htcondor() and not POOL_RUNS.exists():

@@ -28,7 +28,7 @@ DOUBLE = CodeTask(
     hidden=("assert double(771) == 1542", "assert double(-882) == -1764"),
     reference="def double(n):\n    return 2 * n",
 )
-END = "Correct the program. Write the whole program in one ```python block."
+END = "Correct the program. Write the whole program in one ```python block, without tests."
 
 
 def graded(code_executors: Executors, program: str, task: CodeTask = DOUBLE) -> CodeGrade:
@@ -150,7 +150,12 @@ FAILING_TESTS: list[tuple[str, str]] = [
         "Your program passes 1 of 2 tests.\n\n"
         "assert double(30) == 60\ndouble(30) raised ZeroDivisionError: division by zero (line 3)",
     ),
-    ("def double(n) return n", "Your program raised SyntaxError: expected ':' (line 1)"),
+    ("def double(n) return n", "Your program raised SyntaxError: expected ':' (line 1)\ndef double(n) return n"),
+    # a test of its own, appended unasked
+    (
+        "def double(n):\n    return n + 2\nassert double(1) == 2",
+        "Your program raised AssertionError (line 3)\nassert double(1) == 2",
+    ),
     (
         "def twice(n): return 4",
         "Your program passes 0 of 2 tests.\n\n"
@@ -248,7 +253,7 @@ def test_the_first_turn_shows_text_starter_and_shown_tests():
             "role": "user",
             "content": "Double it.\n\nComplete this code:\n```python\ndef double(n):\n```\n\n"
             "Your program must pass tests such as:\n```python\nx = 30\nassert double(x) == 60\n```\n\n"
-            "Write the whole program in one ```python block.",
+            "Write the whole program in one ```python block, without tests.",
         }
     ]
     bare = replace(task, text="", starter="", setup="", shown=("assert double('{text}') == 1",))

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 CONFIG, FOLDER = "results/programs.yaml", "results/programs"
 TRAINING_ROWS, ROWS = "results/training.jsonl", "results/rows.jsonl"
 RUN = ["--cores", "2", "--configfile", CONFIG, "--quiet", "rules"]
-END = "Correct the program. Write the whole program in one ```python block."
+END = "Correct the program. Write the whole program in one ```python block, without tests."
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def feedback(grade: CodeGrade, wording: Wording) -> str:
         same = first is not None and first.is_before_call
         parts = [_traceback(number, test, wording) for number, test in (failing[:1] if same else failing)]
     elif first and first.is_before_call:  # then no test was run
-        parts = [fill(wording.not_run, {"error": _error(first)})]
+        parts = [fill(wording.not_run, {"error": _error(first), "code": first.code}).rstrip()]
     else:
         parts = [passed, *(f"{test.test}\n{_result(test, wording)}" for _, test in failing)]
     return "\n\n".join(filter(None, [*parts, wording.correct]))

@@ -8,12 +8,13 @@ A first turn of `plain`, and a second one in the form `failing-tests`:
     ```python                                                   double(3) returned 5, expected 6
     assert double(2) == 4
     assert double(3) == 6                                       Correct the program. Write the whole program in one
-    ```                                                         ```python block.
+    ```                                                         ```python block, without tests.
 
-    Write the whole program in one ```python block.
+    Write the whole program in one ```python block, without tests.
 
-Parts are separated by blank lines, and those without content are left out. The final line break of a file is not part
-of its text.
+Asked for a program alone, small models append asserts of their own, many of them wrong, and then the program fails
+before it is called. Parts are separated by blank lines, and those without content are left out. The final line break of
+a file is not part of its text.
 """
 
 import re
@@ -39,16 +40,18 @@ class Wording:
     task: str = "{text}"
     starter: str = "Complete this code:\n```python\n{code}\n```"  # if the task has a starter
     tests: str = "Your program must pass tests such as:\n```python\n{tests}\n```"
-    request: str = "Write the whole program in one ```python block."
+    request: str = "Write the whole program in one ```python block, without tests."
     # later turns
     passed: str = "Your program passes {n_passed} of {n_tests} tests."  # not in the form `traceback`
     returned: str = "{call} returned {value}"
     compared: str = "{call} returned {value}, expected {expected}"
     raised: str = "{call} raised {error}"  # {error}: ValueError: bad (line 3)
-    not_run: str = "Your program raised {error}"  # before it was called
+    not_run: str = "Your program raised {error}\n{code}"  # before it was called; {code}: the line that raised
     traceback: str = "Traceback (most recent call last):"  # not of a SyntaxError, as in Python
     frame: str = '  File "{file}", line {line}\n    {code}'  # of the test, then of the program
-    correct: str = "Correct the program. Write the whole program in one ```python block."  # ends every feedback
+    correct: str = (
+        "Correct the program. Write the whole program in one ```python block, without tests."  # ends all feedback
+    )
 
     form: FeedbackForm = "failing-tests"
 
