@@ -25,7 +25,7 @@ rule first_prompts:
     message:
         "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
-        "arc-refinery prompts first --tasks-path {input.tasks} {params.overlap} {params.flags} --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery prompts first --tasks-path {input.tasks} {params.overlap} {params.flags} --output {output} 2> {log}"
 
 
 rule sample:
@@ -41,7 +41,7 @@ rule sample:
         "<benchmarks>/{tasks}/{branch}/sample-{shard}.tsv"
     threads: cpus("sample")
     resources:
-        **model_needs("sample"),
+        **needs("sample"),
         tuning=flags_of(kind.sample, "tasks", "branch", tuning=True),
     params:
         flags=flags_of(kind.sample, "tasks", "branch"),
@@ -75,5 +75,5 @@ rule grade:
     message:
         "grade: {wildcards.tasks}, {wildcards.branch}, job {wildcards.job}"
     shell:
-        "arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.parents} {params.flags}"
+        "{resources.venv_on_path}arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.parents} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

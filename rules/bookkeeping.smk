@@ -35,7 +35,7 @@ if experiment.training:
         message:
             "plot the training of {wildcards.name}"
         shell:
-            "arc-refinery report curves --log {input}/training.jsonl --output {output.png} 2> {log}"
+            "{resources.venv_on_path}arc-refinery report curves --log {input}/training.jsonl --output {output.png} 2> {log}"
 
 
 rule machine_time:

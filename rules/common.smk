@@ -84,13 +84,10 @@ def requests(wanted: Needs) -> dict:
 
 
 def needs(kind: str) -> dict:
-    return requests(getattr(experiment.resources, kind))
-
-
-def model_needs(kind: str) -> dict:
-    """Resources of a job that may use an environment of its own. Not in `params`: another folder does not change results."""
-    venv = getattr(getattr(experiment.resources, kind), "venv", "")
-    return needs(kind) | {"venv_on_path": f"PATH={shlex.quote(venv)}/bin:$PATH " if venv else ""}
+    """Resources of a job. Its environment is among them and not in `params`: another folder does not change results."""
+    wanted = getattr(experiment.resources, kind)
+    venv_on_path = f"PATH={shlex.quote(wanted.venv)}/bin:$PATH " if wanted.venv else ""
+    return requests(wanted) | {"venv_on_path": venv_on_path}
 
 
 def cpus(kind: str) -> int:

@@ -19,4 +19,4 @@ rule compare:
     message:
         "compare reports"
     shell:
-        "arc-refinery compare {params.folders} --output {output.markdown} 2> {log}"
+        "{resources.venv_on_path}arc-refinery compare {params.folders} --output {output.markdown} 2> {log}"

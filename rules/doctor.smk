@@ -31,7 +31,7 @@ for job in doctor_jobs:
         retries: 0  # another machine would hide what is wrong with this one
         threads: cpus(job)
         resources:
-            **model_needs(job),
+            **needs(job),
             max_retries=0,
         params:
             job=job,

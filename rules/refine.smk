@@ -28,7 +28,7 @@ rule refining_prompts:
     message:
         "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
-        "arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
+        "{resources.venv_on_path}arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
         " {params.flags} --output {output} 2> {log}"
 
 
@@ -85,7 +85,7 @@ elif experiment.runs:
         message:
             "write prompts to train on: {wildcards.tasks}"
         shell:
-            "arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
+            "{resources.venv_on_path}arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
             " {params.overlap} {params.flags} --output {output} 2> {log}"
 
 
@@ -120,7 +120,7 @@ if experiment.sft_adapters:
         message:
             "write demonstrations to train on: {wildcards.tasks}"
         shell:
-            "arc-refinery prompts demonstrations --folder {params.folder} {resources.tuning} --tasks-path {input.tasks}"
+            "{resources.venv_on_path}arc-refinery prompts demonstrations --folder {params.folder} {resources.tuning} --tasks-path {input.tasks}"
             " {params.overlap} {params.flags} --n-jobs {threads} --output {output} 2> {log}"
 
 
@@ -145,4 +145,4 @@ rule prompt_lengths:
     message:
         "measure the lengths of prompts"
     shell:
-        "arc-refinery report lengths --prompts {input} --max-model-len {params.window} --output {params.folder} 2> {log}"
+        "{resources.venv_on_path}arc-refinery report lengths --prompts {input} --max-model-len {params.window} --output {params.folder} 2> {log}"

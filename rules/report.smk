@@ -30,4 +30,4 @@ rule report:
     message:
         "write the report"
     shell:
-        "arc-refinery report --configfile {input.settings} --results {params.folder} --output {output.markdown} 2> {log}"
+        "{resources.venv_on_path}arc-refinery report --configfile {input.settings} --results {params.folder} --output {output.markdown} 2> {log}"

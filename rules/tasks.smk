@@ -22,7 +22,7 @@ rule evaluation_tasks:
     message:
         "make the tasks of {wildcards.tasks}"
     shell:
-        "arc-refinery tasks evaluation {params.flags} --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery tasks evaluation {params.flags} --output {output} 2> {log}"
 
 
 if experiment.parts:
@@ -44,7 +44,7 @@ if experiment.parts:
         message:
             "make the tasks to train on"
         shell:
-            "arc-refinery tasks split {params.flags} --n-jobs {threads} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery tasks split {params.flags} --n-jobs {threads} --output {output} 2> {log}"
 
 
 if kind.inputs.overlap(experiment):
@@ -67,5 +67,5 @@ if kind.inputs.overlap(experiment):
         message:
             "look for training tasks that are evaluated, too"
         shell:
-            "arc-refinery tasks overlap --trained {input.trained} --evaluated {input.evaluated} {params.flags}"
+            "{resources.venv_on_path}arc-refinery tasks overlap --trained {input.trained} --evaluated {input.evaluated} {params.flags}"
             " --output {output} 2> {log}"

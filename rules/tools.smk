@@ -20,7 +20,7 @@ rule heldout_questions:
     message:
         "make the questions of {wildcards.heldout}"
     shell:
-        "arc-refinery tools questions {params.flags} --split heldout --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery tools questions {params.flags} --split heldout --output {output} 2> {log}"
 
 
 rule episodes:
@@ -42,7 +42,7 @@ rule episodes:
         arm=one_of(arm.name for arm in experiment.arms),
     threads: cpus("sample")
     resources:
-        **model_needs("sample"),
+        **needs("sample"),
         tuning=flags_of(kind.episodes, "questions", "arm", tuning=True),
     params:
         flags=flags_of(kind.episodes, "questions", "arm"),
@@ -79,7 +79,7 @@ if experiment.training:
         message:
             "make the questions of {wildcards.train}"
         shell:
-            "arc-refinery tools questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery tools questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:
@@ -104,4 +104,4 @@ if experiment.sft_adapters:
         message:
             "write conversations to train on"
         shell:
-            "arc-refinery tools conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery tools conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"

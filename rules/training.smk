@@ -21,7 +21,7 @@ if experiment.sft_adapters:
         priority: 10  # everything that is trained waits for it
         threads: cpus("train")
         resources:
-            **model_needs("train"),
+            **needs("train"),
             tuning=flags_of(stages.sft, "sft", tuning=True),
         params:
             flags=flags_of(stages.sft, "sft"),
@@ -54,7 +54,7 @@ if experiment.runs:
         priority: 10  # it takes longest, and others can run beside it
         threads: cpus("train")
         resources:
-            **model_needs("train"),
+            **needs("train"),
             tuning=flags_of(stages.training_job, "run", tuning=True),
         params:
             flags=flags_of(stages.training_job, "run"),

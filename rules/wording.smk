@@ -19,4 +19,4 @@ rule wording:
     message:
         "learn the wording of the model's training rows"
     shell:
-        "arc-refinery prompts learn {params.flags} --output {params.folder} > {log} 2>&1"
+        "{resources.venv_on_path}arc-refinery prompts learn {params.flags} --output {params.folder} > {log} 2>&1"

@@ -18,7 +18,6 @@ from arc_refinery.cli.doctor import Doctor
 from arc_refinery.config import (
     Lora,
     ModelConfig,
-    ModelNeeds,
     Needs,
     PolicyGradient,
     Sandbox,
@@ -154,7 +153,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return tell
 
 
-GPU = ModelNeeds(gpus=1, gpu_mem_mb=40000)
+GPU = Needs(gpus=1, gpu_mem_mb=40000)
 
 
 def test_a_torch_for_cpus_is_found_where_a_gpu_is_asked_for(cuda: Callable[..., None]):

@@ -30,7 +30,6 @@ from arc_refinery.config import (
     Imitation,
     Lora,
     ModelConfig,
-    ModelNeeds,
     Needs,
     Optimizer,
     PolicyGradient,
@@ -81,8 +80,8 @@ READ_BY = {
     "models.other.colors": ["workflow/arc_refinery/refining/domains/arc/config/experiment.py"],
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
-        for job, needs in (("cpu", Needs), ("sample", ModelNeeds), ("train", ModelNeeds))
-        for name in needs.model_fields
+        for job in ("cpu", "sample", "train")
+        for name in Needs.model_fields
     },
 }
 

@@ -30,7 +30,7 @@ from arc_refinery.config.base import (
     explain,
     marked,
 )
-from arc_refinery.config.experiment import Experiment, ModelNeeds, Needs, Resources
+from arc_refinery.config.experiment import Experiment, Needs, Resources
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.layers import read_yaml
 from arc_refinery.config.loading import (

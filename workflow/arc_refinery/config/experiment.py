@@ -52,22 +52,19 @@ class Needs(Strict):
     )
     runtime: PositiveInt = Field(60, description="Time limit in minutes.")
     requirements: LineOrNone = Field("", description="HTCondor requirements expression, e.g. to pin a machine.")
-
-
-class ModelNeeds(Needs):
     venv: LineOrNone = Field(
         "",
         description="Folder of these jobs' virtual environment, e.g. one with CUDA and vLLM; default: Snakemake's.",
     )
 
 
-class TrainNeeds(ModelNeeds):
+class TrainNeeds(Needs):
     mem_mb: PositiveInt = Field(4000, description="Memory, in MB.")
 
 
 class Resources(Strict):
     cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs without a GPU.")
-    sample: ModelNeeds = Field(default_factory=lambda: ModelNeeds(), description="Sampling jobs.")
+    sample: Needs = Field(default_factory=lambda: Needs(), description="Sampling jobs.")
     train: TrainNeeds = Field(default_factory=lambda: TrainNeeds(), description="Training jobs.")
 
 

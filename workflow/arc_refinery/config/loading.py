@@ -12,7 +12,7 @@ from typing import Any, TypeVar, overload
 from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain, faults_of
-from arc_refinery.config.experiment import Experiment, ModelNeeds, Resources, Wanted
+from arc_refinery.config.experiment import Experiment, Needs, Resources, Wanted
 from arc_refinery.config.layers import Layers, read_config, without
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import names_of, weight_names, without_module
@@ -217,7 +217,7 @@ def _faults_of_lora(experiment: Experiment) -> list[str]:
 
 def _environments(resources: Resources) -> list[Wanted]:
     what = "a virtual environment with this package (pip install -e . with its pip)"
-    venvs = {kind: getattr(resources, kind).venv for kind in ("sample", "train")}
+    venvs = {kind: getattr(resources, kind).venv for kind in Resources.model_fields}
     files = {kind: Path(venv, "bin", "arc-refinery") for kind, venv in venvs.items() if venv}
     return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]
 
@@ -230,7 +230,7 @@ def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
     trainings = [("training.grpo.sampler", run.grpo.sampler) for run in experiment.runs.values()]
     warnings = []
     for kind, settings in (("sample", samplers), ("train", trainings)):
-        needs: ModelNeeds = getattr(experiment.resources, kind)
+        needs: Needs = getattr(experiment.resources, kind)
         packages = Path(sysconfig.get_path("purelib"))
         if needs.venv:
             packages = next(Path(needs.venv).glob("lib/python3*/site-packages"), Path(needs.venv))

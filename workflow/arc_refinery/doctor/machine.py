@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from arc_refinery.config import Experiment, ModelNeeds, Needs, Sandbox
+from arc_refinery.config import Experiment, Needs, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
 from arc_refinery.errors import InputError
 from arc_refinery.models import hub
@@ -58,7 +58,7 @@ def pins_of(job: JobKind, wants_gpu: bool) -> Path:
     return Path("envs/gpu-unsloth.txt" if find_spec("unsloth") else "envs/gpu.txt")
 
 
-def gpu(needs: ModelNeeds, dtype: str) -> Iterator[Finding]:
+def gpu(needs: Needs, dtype: str) -> Iterator[Finding]:
     """Check that there is a GPU with a driver for this torch, as large as asked for, that computes in `dtype`."""
     import torch
 

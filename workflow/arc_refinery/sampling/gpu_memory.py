@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from arc_refinery.config import Dtype, Experiment, Imitation, Lora, ModelConfig, ModelNeeds, PolicyGradient
+from arc_refinery.config import Dtype, Experiment, Imitation, Lora, ModelConfig, Needs, PolicyGradient
 from arc_refinery.config.experiment import SampledTogether
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import Shape, shape_of
@@ -110,7 +110,7 @@ def counts(experiment: Experiment) -> list[Count]:
     return jobs
 
 
-def _is_counted(needs: ModelNeeds) -> bool:
+def _is_counted(needs: Needs) -> bool:
     return needs.gpus > 0 and needs.gpu_mem_mb > 0
 
 
