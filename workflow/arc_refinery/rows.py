@@ -1,6 +1,7 @@
 """Read rows of external files: JSON lines, a JSON list (both may be gzipped) or Parquet."""
 
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from gzip import GzipFile
@@ -53,6 +54,16 @@ def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
     if not isinstance(content, list):
         raise InputError(f"{path}: holds {in_words(content)}; expected a list of rows")
     yield from content
+
+
+def row_id(row: Any, name: str, where: str) -> str:
+    """Return the `task_id` of a row, or `name` if it has none; it may be the name of a folder. Raises `InputError`."""
+    if not isinstance(row, dict):
+        raise InputError(f"{where} is {in_words(row)}; expected an object")
+    value = row.get("task_id", name)
+    if isinstance(value, bool) or not isinstance(value, int | str) or not re.fullmatch(r"[\w.-]+", str(value)):
+        raise InputError(f"{where}: field 'task_id' is {value!r:.60}; expected a number, or letters, digits, - . _")
+    return str(value)
 
 
 def text_field(row: Any, field: str, where: str, or_empty: bool = False) -> str:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from arc_refinery.asserts.split import canonical_form
-from arc_refinery.errors import InputError
-from arc_refinery.rows import text_field, texts_field
+from arc_refinery.rows import row_id, text_field, texts_field
 
 MBPP_ID = "mbpp-"  # before a row's `task_id`
 _ROW_NUMBER = re.compile(r"-\d{6}$", re.ASCII)
@@ -42,16 +41,7 @@ def mbpp_row(row: Any, name: str, where: str) -> MbppRow:
     tests = texts_field(row, "test_list", where) + texts_field(row, "challenge_test_list", where, or_none=True)
     imports = texts_field(row, "test_imports", where, or_none=True)
     setup = "" if row.get("test_setup_code") is None else text_field(row, "test_setup_code", where, or_empty=True)
-    return MbppRow(f"{MBPP_ID}{task_id(row, name, where)}", text.strip(), code, tests, imports, setup)
-
-
-def task_id(row: Any, name: str, where: str) -> str:
-    """Return the id of a row, or `name` if it has none."""
-    value = row.get("task_id", name)
-    if isinstance(value, bool) or not isinstance(value, int | str) or not re.fullmatch(r"[\w.-]+", str(value)):
-        # used as the name of a folder
-        raise InputError(f"{where}: field 'task_id' is {value!r:.60}; expected a number, or letters, digits, - . _")
-    return str(value)
+    return MbppRow(f"{MBPP_ID}{row_id(row, name, where)}", text.strip(), code, tests, imports, setup)
 
 
 @dataclass(frozen=True, slots=True)

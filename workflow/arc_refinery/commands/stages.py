@@ -17,23 +17,20 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from arc_refinery.commands.flags import AdapterFlags, Command, GrpoFlags, RuleFiles, RulePath
 from arc_refinery.commands.outputs import Output, Outputs, json_file
 from arc_refinery.config import Experiment, Imitation, Line, ModelConfig, marked, part
 from arc_refinery.config.base import PROMPTS, run_and_step
 from arc_refinery.config.flags import FLAT, NEEDED
-from arc_refinery.config.inputs import fetched_folder, model_path
-from arc_refinery.config.sampling import RowsSource
+from arc_refinery.config.inputs import model_path
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
 from arc_refinery.sampling.gpus import divide, let_segments_grow
 
 if TYPE_CHECKING:
     from arc_refinery.training.sft import SftRow
-
-Rows = TypeVar("Rows", bound=RowsSource)
 
 NO_DEMONSTRATIONS = (
     "For refining, a task needs an attempt that ran to valid outputs and is wrong, and a correct program "
@@ -174,13 +171,3 @@ def sampler_settings(experiment: Experiment, model: ModelConfig) -> dict[str, An
     """Return what commands that sample from a model are given about it: its prompts are written already."""
     others = model.model_dump(exclude={"path", "revision", "window"} | marked(type(model), PROMPTS))
     return others | {"model_path": model_path(experiment, model), "max_model_len": model.window}
-
-
-def on_disk(experiment: Experiment, rows: Rows) -> Rows:
-    """Return problems or questions with the fetched file instead of its name on the hub."""
-    if not rows.download:
-        return rows
-    path = f"{fetched_folder(experiment, rows.download)}/{getattr(rows, rows.file_key)}"
-    return rows.model_copy(
-        update={"source": "file", "path": path, "repository": None, rows.file_key: None, "revision": None}
-    )

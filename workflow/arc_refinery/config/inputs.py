@@ -1,7 +1,7 @@
 """The files that stages of every kind read. `<results>` is Snakemake's variable for the folder of results."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from arc_refinery.config.arms import Compared
 from arc_refinery.config.base import ConfigError, run_and_step
@@ -11,6 +11,7 @@ from arc_refinery.models import hub
 from arc_refinery.models.hub import Download
 
 Paths = list[str]
+Rows = TypeVar("Rows", bound=RowsSource)
 
 
 # Places of models and rows, which may be fetched
@@ -30,6 +31,16 @@ def rows_files(experiment: Experiment, rows: RowsSource) -> list[str]:
     if rows.download:
         return [fetched_folder(experiment, rows.download)]
     return [str(rows.path)] if rows.source == "file" else []
+
+
+def on_disk(experiment: Experiment, rows: Rows) -> Rows:
+    """Return problems or questions with the fetched file instead of its name on the hub."""
+    if not rows.download:
+        return rows
+    path = f"{fetched_folder(experiment, rows.download)}/{getattr(rows, rows.file_key)}"
+    return rows.model_copy(
+        update={"source": "file", "path": path, "repository": None, rows.file_key: None, "revision": None}
+    )
 
 
 # Models, templates, adapters

@@ -9,9 +9,9 @@
 
 from typing import Any, TypeVar
 
-from arc_refinery.commands.stages import on_disk, sampler_settings, training_settings
+from arc_refinery.commands.stages import sampler_settings, training_settings
 from arc_refinery.config import Lengths
-from arc_refinery.config.inputs import model_path
+from arc_refinery.config.inputs import model_path, on_disk
 from arc_refinery.refining import inputs as inputs
 from arc_refinery.refining.commands.attempts import GradeAttempts, SampleAttempts
 from arc_refinery.refining.commands.domain import DomainFlags, own_class

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.commands.stages import on_disk, sampler_settings, training_settings
-from arc_refinery.config.inputs import model_path
+from arc_refinery.commands.stages import sampler_settings, training_settings
+from arc_refinery.config.inputs import model_path, on_disk
 from arc_refinery.tool_use import inputs as inputs
 from arc_refinery.tool_use.commands import Conversations, Episodes, TrainToolUse, WriteQuestions
 from arc_refinery.tool_use.config import ToolChoice, ToolUse, User

@@ -4,14 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from arc_refinery.config.base import ATTEMPTS, PROMPTS, Line, Mass, PositiveInt, Strict, Temperature
+from arc_refinery.config.base import ATTEMPTS, PROMPTS, Line, LineOrNone, Mass, PositiveInt, Strict, Temperature
 from arc_refinery.config.sampling import ModelConfig
 
 
 class PromptedModel(ModelConfig):
-    template: Annotated[Line, PROMPTS] = Field(
+    template: Annotated[LineOrNone, PROMPTS] = Field(
+        "",
         description="Wording of prompts: a name that the domain knows, or a folder written by "
-        "`arc-refinery prompts export`.",
+        "`arc-refinery prompts export`; default: the domain's own.",
     )
 
 

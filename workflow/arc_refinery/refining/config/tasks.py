@@ -11,7 +11,7 @@ from arc_refinery.config.sampling import RowsSource
 
 class Problems(RowsSource):
     content: ClassVar = "tasks"
-    source: Literal["file", "hub"] = Field(description="`file`: rows on disk; `hub`: a data set of the hub.")
+    source: Literal["file", "hub"] = Field("file", description="`file`: rows on disk; `hub`: a data set of the hub.")
     path: Line | None = Field(None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file.")
     repository: Line | None = Field(None, description="For `hub`: name of the data set.")
     filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")

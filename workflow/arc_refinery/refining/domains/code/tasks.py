@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from arc_refinery.asserts.rows import Identity, KnownTasks, mbpp_row, task_id
+from arc_refinery.asserts.rows import Identity, KnownTasks, mbpp_row
 from arc_refinery.asserts.split import (
     Asserts,
     Check,
@@ -40,7 +40,7 @@ from arc_refinery.asserts.split import (
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.programs import UNREADABLE, defined_names, parsed
-from arc_refinery.rows import read_rows, text_field, texts_field
+from arc_refinery.rows import read_rows, row_id, text_field, texts_field
 
 NO_TESTS = "no tests"
 NO_ASSERT = "a test is not an assert"
@@ -168,7 +168,7 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
     if n_shown is None:
         n_shown = _DEFAULT_SHOWN if row.get("hidden_tests") is None else len(tests)
     return CodeTask(
-        task_id=task_id(row, name, where),
+        task_id=row_id(row, name, where),
         text=text_field(row, "prompt", where).strip(),
         names=(),
         shown=tests[:n_shown],
@@ -197,7 +197,7 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
     n_shown = len(shown) if n_shown is None else n_shown
     ordered = list(dict.fromkeys([*shown, *check.tests]))
     task = CodeTask(
-        task_id=task_id(row, name, where),
+        task_id=row_id(row, name, where),
         text="",
         names=(entry,),
         shown=tuple(ordered[:n_shown]),

@@ -1,0 +1,57 @@
+"""Experiments whose tasks are rows of files: those of the domain `code`, and of domains from outside."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from arc_refinery.config.base import Line, NonNegativeInt, PositiveInt
+from arc_refinery.config.experiment import Wanted
+from arc_refinery.config.inputs import on_disk, rows_files
+from arc_refinery.config.sampling import RowsSource
+from arc_refinery.models.hub import Download
+from arc_refinery.refining.config.evaluation import Evaluation
+from arc_refinery.refining.config.experiment import Refining
+from arc_refinery.refining.config.tasks import TaskSet
+
+
+class RowsSet(TaskSet, RowsSource):
+    source: Literal["file", "hub"] = Field("file", description="`file`: rows on disk; `hub`: a data set of the hub.")
+    path: Line | None = Field(None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file.")
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
+    revision: Line | None = Field(
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
+    )
+    n_tasks: PositiveInt | None = Field(None, description="Number of tasks, from the first; default: all.")
+    first_row: NonNegativeInt = Field(0, description="Rows to skip, so that one file can give several sets.")
+
+    @property
+    def expected_size(self) -> int | None:
+        return self.n_tasks
+
+    def files_named(self, key: str) -> list[Wanted]:
+        return [Wanted(f"{key}.path", Path(self.path), f"a file of {self.content}")] if self.path else []
+
+
+class RowsEvaluation(Evaluation):
+    sets: tuple[RowsSet, ...] = Field(min_length=1, description=Evaluation.model_fields["sets"].description)
+
+
+class RowsExperiment(Refining):
+    evaluation: RowsEvaluation = Field(description=Refining.model_fields["evaluation"].description)
+
+    def settings_of_set(self, tasks: str) -> dict[str, Any]:
+        return {"task_set": on_disk(self, self.evaluation_set(tasks))} | self.task_settings
+
+    def files_of_set(self, tasks: str) -> list[str]:
+        return rows_files(self, self.evaluation_set(tasks))
+
+    def evaluation_set(self, name: str) -> RowsSet:
+        task_set = super().evaluation_set(name)
+        assert isinstance(task_set, RowsSet)
+        return task_set
+
+    def sources(self) -> Iterable[Download | None]:
+        return [*super().sources(), *(task_set.download for task_set in self.evaluation.sets)]
