@@ -5,15 +5,16 @@
     attempt    becomes        feedback    -> text of the next turn: what its program gave, what was expected
 
 `arc` and `code` are domains, and so is a package of the user with the modules `domain`, which has a class `Domain`, and
-`config`, which has a class `Experiment` (docs/development.md). All members but four have defaults: `task_class`,
-`tasks_of_set`, `first_turn` and `grade`, with `feedback`, where attempts are refined.
+`config`, which has a class `Experiment` (docs/development.md). If its tasks are rows of a file, it needs six members:
+`task_class`, `grade_class`, `task`, `first_turn`, `grade` and `feedback`. All others have defaults.
 """
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import make_dataclass, replace
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -23,18 +24,20 @@ import pyarrow as pa
 
 from arc_refinery import records
 from arc_refinery.config import Sandbox, domain_part
+from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.metrics import Metric
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, next_turn, opening
+from arc_refinery.rows import read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
 
 
 class Shown(NamedTuple):
-    """A conversation that asks for an answer, and the `detail` of its prompt, if the domain's prompts have any."""
+    """A conversation that asks for an answer, and the `detail` of its prompt."""
 
     messages: list[Message]
-    detail: Any = None
+    detail: Any = None  # None: the task
 
 
 class Result(NamedTuple):
@@ -65,19 +68,53 @@ class Domain:
     """The defaults of all domains."""
 
     task_class: type[Any]  # a frozen dataclass with KIND "tasks", whose first field is `task_id`
+    grade_class: type[Any] | None = None  # a frozen subclass of `Grade`: what `grade` yields
+    # Records. Their `detail` is, by default, the task of a prompt and the grade of a verdict, without its code.
     prompt_class: type[Any] = records.Prompt
     attempt_class: type[Any] = records.Attempt
     verdict_class: type[Any] = records.Verdict
 
+    def __init_subclass__(cls) -> None:
+        own = vars(cls)
+        if own.get("task_class") and "prompt_class" not in own:
+            cls.prompt_class = _with_detail(records.Prompt, cls.task_class)
+        if own.get("grade_class") and "verdict_class" not in own:
+            cls.verdict_class = _with_detail(records.Verdict, own["grade_class"])
+
     # Tasks
+
+    def task(self, row: Mapping[str, Any], task_id: str, where: str) -> Any:
+        """Return the task of a row of a file; None if the row gives none.
+
+        Raises `InputError` for a row of another shape, with its place `where` (rows.py).
+        """
+        raise NotImplementedError
+
+    def tasks_of_file(self, path: Path, left_out: Counter[str], first_row: int = 0) -> Iterator[Any]:
+        """Yield the tasks of the rows of a file; raise `InputError` if there is none."""
+        names: set[str] = set()
+        stem = path.name.partition(".")[0]
+        for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
+            where = f"{path}: row {number}"
+            name = row_id(row, f"{stem}-{number:06d}", where)
+            if name in names:
+                raise InputError(f"{where}: a row before it is called {name}, too; give each its own task_id")
+            task = self.task(row, name, where)
+            if task is None:
+                left_out["the row gives no task"] += 1
+                continue
+            names.add(name)
+            yield task
+        if not names:
+            raise InputError(f"{path}: no row after the first {first_row} gives a task; correct the rows")
 
     def tasks_of_set(self, task_set: Any, left_out: Counter[str]) -> Iterator[Any]:
         """Yield the tasks of an evaluation set; `left_out` counts by reason what gives no task."""
-        raise NotImplementedError
+        yield from islice(self.tasks_of_file(Path(task_set.path), left_out, task_set.first_row), task_set.n_tasks)
 
     def training_tasks(self, problems: Any, n_wanted: int, seed: int, left_out: Counter[str]) -> Iterator[Any]:
         """Yield the tasks to train on; a source that can make any number makes `n_wanted`."""
-        raise NotImplementedError
+        yield from self.tasks_of_file(Path(problems.path), left_out)
 
     def training_tables(
         self, problems: Any, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut
@@ -97,7 +134,9 @@ class Domain:
     # Prompts
 
     def wording(self, template: str, form: str) -> Any:
-        """Load the texts of prompts, with feedback in this form; raises `InputError`."""
+        """Load the texts of prompts, with feedback in this form; empty: the domain's own. Raises `InputError`."""
+        if template:
+            raise InputError(f"template is {template!r}, but the domain has one wording; leave it out")
         return None
 
     def save_wording(self, wording: Any, folder: Path) -> None:
@@ -130,7 +169,7 @@ class Domain:
             feedback = self.feedback(executed.prompt, self.grade_of(executed), wording)
         earlier = list(parent.prompt.messages)
         messages = next_turn(opening(earlier) if history == "last" else earlier, parent.attempt.completion, feedback)
-        return Shown(messages, getattr(parent.prompt, "detail", None))
+        return Shown(messages, parent.prompt.detail)
 
     def attempt_detail(self, prompt: Any) -> Any:
         """Return the `detail` of attempts at a prompt; None if the domain's attempts have none."""
@@ -139,6 +178,7 @@ class Domain:
     # Grading
 
     failures_to_refine: ClassVar[tuple[str, ...]] = (Status.error,)  # statuses that `include_errors` is about
+    n_executors: ClassVar[int] = 1  # sandboxes that `grade` gets; 0: it executes nothing
 
     def program(self, text: str) -> str | None:
         """Return the program in an answer, to show it; None without a block of code."""
@@ -147,8 +187,8 @@ class Domain:
     @contextmanager
     def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
         """Open what `grade` executes programs with."""
-        with sandbox.executor(n_jobs) as executor:
-            yield (executor,)
+        with ExitStack() as stack:
+            yield tuple(stack.enter_context(sandbox.executor(n_jobs)) for _ in range(self.n_executors))
 
     def subjects(self, attempts: Iterable[Any], tasks: Mapping[str, Any]) -> Iterator[Any]:
         """Yield what each attempt is graded against."""
@@ -165,11 +205,12 @@ class Domain:
     def result(self, grade: Any, attempt: Any, task: Any) -> Result:
         """Return what a verdict records of a grade."""
         code = sha256((grade.code or "").encode()).hexdigest()[:16]
-        return Result(grade.score, grade.is_solved, code if grade.is_valid else "")
+        detail = replace(grade, code=None) if self.grade_class else None
+        return Result(grade.score, grade.is_solved, code if grade.is_valid else "", detail)
 
     def grade_of(self, graded: GradedAttempt) -> Any:
         """Return the grade that `feedback` reads, from a verdict."""
-        raise NotImplementedError
+        return graded.verdict.detail
 
     def rank(self, verdict: Any) -> tuple[float, ...]:
         """Return a key that sorts attempts to refine, best first. It may not depend on hidden checks."""
@@ -241,6 +282,10 @@ class Domain:
     ) -> Iterator[tuple[GradedAttempt, Any]]:
         """Yield attempts to refine and, with each, the attempt that solves the task that its own outputs make."""
         raise NotImplementedError
+
+
+def _with_detail(record: type[Any], detail: type[Any]) -> type[Any]:
+    return make_dataclass(record.__name__, [("detail", detail)], bases=(record,), frozen=True, slots=True)
 
 
 def load_domain(name: str) -> Domain:

@@ -32,6 +32,8 @@ def first_turn_prompts(
         for start in range(0, n_predictions, sampling.batch_size):
             number = start // sampling.batch_size
             shown = domain.first_turn(task, stream(seed, purpose, task.task_id, number), sampling, wording)
+            if shown.detail is None:
+                shown = shown._replace(detail=task)
             n_completions = min(sampling.batch_size, n_predictions - start)
             name = f"{task.task_id}/{branch}-{number:03d}"
             yield rendered(domain.prompt_class, shown, name, task.task_id, n_completions, renderer)
@@ -49,8 +51,8 @@ def rendered(
 ) -> AnyPrompt:
     """Return the record of a prompt, with the conversation as the model's chat template writes it."""
     messages = renderer.masked(shown.messages)
+    own: dict[str, Any] = {"detail": shown.detail}
     text, n_tokens = renderer.render(messages)
-    own = {} if shown.detail is None else {"detail": shown.detail}
     return cls(
         prompt_id=prompt_id,
         task_id=task_id,

@@ -1,7 +1,6 @@
 """The domain `code`: a program defines functions that pass tests, some of which its prompt shows."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery.asserts.run import AssertOutcome
-from arc_refinery.config import Sandbox
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
@@ -55,12 +53,7 @@ class Domain(domain.Domain):
 
     # Grading
 
-    failures_to_refine = FAILURES_TO_REFINE
-
-    @contextmanager
-    def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
-        with ExitStack() as stack:
-            yield tuple(stack.enter_context(sandbox.executor(n_jobs)) for _ in range(3))
+    failures_to_refine, n_executors = FAILURES_TO_REFINE, 3
 
     def program(self, text: str) -> str | None:
         return last_program(after_thought(text), ())
