@@ -195,11 +195,11 @@ def _keys_at(section: type[BaseModel], place: Sequence[str | int]) -> list[str]:
     """Return the known keys of the section at a place inside another one."""
     here = [section]
     for part in map(str, place):  # an index, or a name that the user chose, is not a field
-        here = [inner for model in here if part in model.model_fields for inner in _sections(model, part)] or here
+        here = [inner for model in here if part in model.model_fields for inner in sections_in(model, part)] or here
     return list(dict.fromkeys(key for model in here for key in model.model_fields))
 
 
-def _sections(model: type[BaseModel], key: str) -> list[type[BaseModel]]:
+def sections_in(model: type[BaseModel], key: str) -> list[type[BaseModel]]:
     """Return the sections that are values of a key, at any depth of its type."""
 
     def inside(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -214,4 +214,4 @@ def _sections(model: type[BaseModel], key: str) -> list[type[BaseModel]]:
 def _paths(model: type[BaseModel]) -> Iterator[str]:
     for key in model.model_fields:
         yield key
-        yield from (f"{key}.{path}" for inner in _sections(model, key) for path in _paths(inner))
+        yield from (f"{key}.{path}" for inner in sections_in(model, key) for path in _paths(inner))

@@ -25,7 +25,7 @@ class PromptFlags(DomainFlags):
 
     output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
     model_path: config.Line  # model whose tokenizer and chat template render the prompts
-    template: config.Line  # compact, words, or a folder written by `prompts export` or `learn`
+    template: config.LineOrNone = ""  # wording, or a folder written by `prompts export`; default: the domain's own
     overlap: Annotated[Path | None, RULE] = None  # file that `tasks overlap` wrote: its tasks are left out
     seed: config.Seed = 0  # seeds every random choice
 
@@ -249,7 +249,7 @@ class ExportTemplate(DomainFlags):
 
     def files(self) -> list[str]:
         """Names of the files of a template."""
-        raise NotImplementedError
+        raise InputError(f"the domain {self.domain} has no wording that can be edited")
 
     def writes(self) -> Outputs:
         return {"output": [folder_of_files(self.output, "a template", self.files())]}

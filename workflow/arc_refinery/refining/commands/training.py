@@ -40,7 +40,7 @@ class Train(DomainFlags, GrpoFlags):
     model_path: config.Line = Field(description=MODEL)
     training: Annotated[Grpo, FLAT]
     lengths: Annotated[config.Lengths, FLAT]
-    template: config.Line  # wording of prompts and feedback
+    template: config.LineOrNone = ""  # wording of prompts and feedback; default: the domain's own
     form: config.LineOrNone = ""  # form of that feedback; default: the domain's first one
     include_errors: bool = False  # on-policy: also refine programs that raised an exception
     history: History = "whole"  # on-policy: earlier answers in the conversation: all, or only the last one

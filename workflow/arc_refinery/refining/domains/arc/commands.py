@@ -19,7 +19,6 @@ from arc_refinery.refining.commands import attempts, prompts, tasks, training
 from arc_refinery.refining.domains.arc.config import (
     AttemptTerm,
     Grpo,
-    Problems,
     Sampling,
     TaskSet,
     TestInputs,
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 
 
 # Tasks
-
-
-class Tasks(tasks.Tasks):
-    problems: Annotated[Problems, FLAT]
 
 
 class EvaluationTasks(tasks.EvaluationTasks):
@@ -112,25 +107,26 @@ class SelectTasks(Command):
 # Prompts
 
 
-class Colors(Command):
+class Wording(Command):  # without a docstring, which would be the help of the commands below
+    template: config.Line  # compact, words, or a folder written by `prompts export` or `learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
 
-class FirstPrompts(prompts.FirstPrompts, Colors):
+class FirstPrompts(Wording, prompts.FirstPrompts):
     sampling: Annotated[Sampling, FLAT, Without(ATTEMPTS)]
 
     def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
         return domain.wording(self.template, form, self.colors)
 
 
-class Refine(prompts.Refine, Colors):
+class Refine(Wording, prompts.Refine):
     form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
 
     def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
         return domain.wording(self.template, form, self.colors)
 
 
-class WriteDemonstrations(prompts.WriteDemonstrations, Colors):
+class WriteDemonstrations(Wording, prompts.WriteDemonstrations):
     form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
 
     def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
@@ -275,7 +271,7 @@ def _published_grpo() -> Grpo:
     )
 
 
-class Train(training.Train, Colors):
+class Train(Wording, training.Train):
     dataset_path: RuleFiles = NEEDED  # prompts; tasks, whose first-turn prompts are made; or refine_dataset.json.gz
     model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     lora: Annotated[config.Lora, FLAT] = Field(default_factory=lambda: config.Lora(lora_r=16))
