@@ -145,11 +145,13 @@ def start(
     return server().start(command, folder, stdout, stderr, environment(changes))
 
 
-def run(command: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    command: Sequence[str], folder: Path, changes: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder and wait for its end; fast if it can be forked, and so are the jobs of Snakemake."""
+    variables = environment(changes)
     if not can_be_forked(command):
-        return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
-    variables = environment()
+        return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
     if command[0] == "snakemake":
         variables["BASH_ENV"] = str(server().path_of_jobs)
     return server().run(command, folder, variables)
@@ -226,6 +228,7 @@ def _run(command: list[str], folder: str, variables: dict[str, str], leads: bool
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(variables)
+    sys.path[:0] = filter(None, variables.get("PYTHONPATH", "").split(os.pathsep))  # packages of a test
     for standard, descriptor in enumerate(descriptors):
         os.dup2(descriptor, standard)
         os.close(descriptor)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from checkout import TINY
-from environments.letters.environment import MAX_TOKENS, Letters
+from letter_environment import MAX_TOKENS, Letters
 from transformers import TrainerCallback
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox

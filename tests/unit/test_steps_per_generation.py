@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from checkout import TINY
-from environments.letters.environment import Letters
+from letter_environment import Letters
 from transformers import AutoModelForCausalLM
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox

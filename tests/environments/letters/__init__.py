@@ -1,4 +1,4 @@
-"""A kind of experiment from outside the package: a model learns to write words with the letter e.
+"""A domain from outside the package: texts with the letters of a word. Nothing is executed.
 
-A config names this package as its `kind`. Its modules are the parts of a kind: docs/development.md.
+A config names this package as its `domain`. docs/development.md explains its modules.
 """

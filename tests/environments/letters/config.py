@@ -1,20 +1,9 @@
-"""The config."""
+"""The keys of a config: those of every domain whose tasks are rows of a file, and two forms of feedback."""
 
-from pathlib import Path
-from typing import Literal
+from typing import ClassVar
 
-from pydantic import Field
-
-from arc_refinery import config
+from arc_refinery.refining.config import RowsExperiment
 
 
-class Experiment(config.Experiment):
-    kind: Literal["letters"]
-    n_words: int = Field(description="Number of prompts.")
-    sandbox: config.Sandbox = config.Sandbox()
-    training: config.Methods = Field(description="Training of a LoRA adapter.")
-    resources: config.Resources = config.Resources()
-
-    @property
-    def rules(self) -> list[str]:
-        return [str(Path(__file__).with_name("stages.smk"))]
+class Experiment(RowsExperiment):
+    forms: ClassVar = ("letters", "count")

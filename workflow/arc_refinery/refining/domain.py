@@ -205,7 +205,7 @@ class Domain:
     def result(self, grade: Any, attempt: Any, task: Any) -> Result:
         """Return what a verdict records of a grade."""
         code = sha256((grade.code or "").encode()).hexdigest()[:16]
-        detail = replace(grade, code=None) if self.grade_class else None
+        detail = replace(grade, code="") if self.grade_class else None  # the attempt has the code
         return Result(grade.score, grade.is_solved, code if grade.is_valid else "", detail)
 
     def grade_of(self, graded: GradedAttempt) -> Any:
@@ -232,7 +232,7 @@ class Domain:
 
     checks: ClassVar[str] = "checks"  # what an answer is right on: "pairs", "tests"
     shown: ClassVar[str] = "shown checks"  # those that prompts show
-    hidden: ClassVar[str] = "hidden checks"  # those that they do not
+    hidden: ClassVar[str] = "hidden checks"  # those that they do not; empty if there are none
     outcomes: ClassVar[str] = (
         "*correct*: right on everything; *shown checks only*: right on what the prompt shows, not on the rest; "
         "*wrong*: ran to its end, but is not right on what the prompt shows; errors by type."

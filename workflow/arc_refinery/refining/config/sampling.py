@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from arc_refinery.config.base import ATTEMPTS, PROMPTS, Line, LineOrNone, Mass, PositiveInt, Strict, Temperature
+from arc_refinery.config.base import ATTEMPTS, PROMPTS, LineOrNone, Mass, PositiveInt, Strict, Temperature
 from arc_refinery.config.sampling import ModelConfig
 
 
@@ -47,7 +47,7 @@ class Refinement(Strict):
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."
     )
-    form: Line = Field("", description="Form of the feedback; default: the domain's first one.")
+    form: LineOrNone = Field("", description="Form of the feedback; default: the domain's first one.")
     history: History = Field(
         "whole",
         description="Content of the prompts of turn 3 and later, after the task: `whole`: all attempts of the "

@@ -30,9 +30,8 @@ Tasks are chosen by fixed rules: of each class the first {N_SHOWN} in the set's 
 
 - *{ONLY_BY_REFINING}*: solved by `{{arm}}`, not by `{{baseline}}`. Shown: the first refining attempt that solves it, and the attempt that it refines.
 - *{ONLY_BY_BASELINE}*: solved by `{{baseline}}`, not by `{{arm}}`. Shown: the best incorrect attempt of turn 1, which is refined first, and the first attempt to refine it.
-- *{NOBODY}*: solved by no arm of the experiment. Shown: as for *{ONLY_BY_BASELINE}*.
-
-The model never sees {{hidden}}: neither what they expect nor results on them."""  # noqa: E501
+- *{NOBODY}*: solved by no arm of the experiment. Shown: as for *{ONLY_BY_BASELINE}*."""  # noqa: E501
+NEVER_SEEN = "\n\nThe model never sees {}: neither what they expect nor results on them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,8 @@ def section(
     wanted = {item.task_id for item in all_items}
     all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
-    blocks = [RULES.format(arm=arm.name, baseline=baseline.name, hidden=domain.hidden)]
+    rules = RULES.format(arm=arm.name, baseline=baseline.name)
+    blocks = [rules + (NEVER_SEEN.format(domain.hidden) if domain.hidden else "")]
     if any(map(experiment.continues_parents, arm.branches)):
         blocks.append("The refined program runs on the outputs of the first program, not on the task's inputs.")
     for title, (n, items) in classes.items():
@@ -116,7 +116,8 @@ def repaired(
     programs = [_program(domain, graded) for graded in shown.values()]
     blocks = [
         f"**A program that `{arm.name}` repaired** (task `{task.task_id}` of `{task_set.name}`). The model read its "
-        f"first program and what that gave, and wrote the second one. It never sees {domain.hidden}.",
+        "first program and what that gave, and wrote the second one."
+        + (f" It never sees {domain.hidden}." if domain.hidden else ""),
         *_attempts(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
     ]
     if max(len(program.splitlines()) for program in programs) > MAX_UNFOLDED:

@@ -156,9 +156,10 @@ def _terms(experiment: Refining) -> str:
             f": {first} + {second} is {first} first attempts, then {second} second attempts, which refine wrong first "
             "ones after seeing what these gave"
         )
+    checks = " and ".join(filter(None, [domain.shown, domain.hidden]))
     return (
         f"Rows are *arms*, ways to spend attempts on a task{example}. A task is *solved* if its attempts are right on "
-        f"{domain.shown} and {domain.hidden}, all of them. Brackets: 95 % intervals; differences in percentage points."
+        f"{checks}, all of them. Brackets: 95 % intervals; differences in percentage points."
     )
 
 

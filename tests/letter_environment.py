@@ -1,4 +1,4 @@
-"""The environment: its prompts, and the reward of each completion."""
+"""The smallest training environment: the reward is the share of the letter e in a completion."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
