@@ -66,8 +66,9 @@ SECTIONS: dict[str, dict[str, str]] = {
         "predictions import": "refining.domains.arc.commands.ImportPredictions",
         "predictions submit": "cli.results.Submission",
     },
-    "Maintenance of this repository": {
+    "Changes to this repository, and a domain of your own": {
         "dev config": "cli.results.ConfigDocs",
+        "dev new-domain": "cli.new_domain.NewDomain",
     },
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
