@@ -1,0 +1,201 @@
+"""What a domain from outside gets without code of its own: tasks from rows, records, flags for its keys."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+from checkout import TINY
+from environments.letters.domain import Domain, Grade, Word
+
+from arc_refinery import cli, records
+from arc_refinery.commands import stages as shared_stages
+from arc_refinery.config import validate_experiment
+from arc_refinery.errors import InputError
+from arc_refinery.refining import stages
+from arc_refinery.refining.commands.attempts import GradeAttempts
+from arc_refinery.refining.commands.tasks import EvaluationTasks
+from arc_refinery.refining.config import RowsSet, Sampling
+from arc_refinery.refining.domain import Answer, GradedAttempt
+from arc_refinery.refining.first_turn import first_turn_prompts
+from arc_refinery.refining.grading import verdict_of
+from arc_refinery.refining.prompts import Renderer
+
+ROWS: list[Any] = [{"word": "ab"}, {"word": "1"}, {"word": "cd", "task_id": "mine"}, {"word": "ef"}]
+
+
+def tasks(tmp_path: Path, rows: list[Any], left_out: Counter[str] | None = None, **changes: Any) -> list[Word]:
+    path = tmp_path / "words.json"
+    path.write_text(json.dumps(rows))
+    task_set = RowsSet(name="words", path=str(path), **changes)
+    return list(Domain().tasks_of_set(task_set, Counter() if left_out is None else left_out))
+
+
+# tasks
+
+
+def test_a_task_has_the_id_of_its_row_or_its_number(tmp_path: Path):
+    left_out: Counter[str] = Counter()
+    expected = [Word("words-000001", "ab"), Word("mine", "cd"), Word("words-000004", "ef")]
+    assert tasks(tmp_path, ROWS, left_out) == expected
+    assert left_out == {"the row gives no task": 1}
+    assert tasks(tmp_path, ROWS, n_tasks=2) == expected[:2]
+    assert tasks(tmp_path, ROWS, first_row=1) == expected[1:]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"word": "ab"}, ["ab"]], r"words\.json: row 2 is a list; expected an object"),
+        ([{"text": "ab"}], r"words\.json: row 1: field 'word' is missing"),
+        ([{"word": "ab", "task_id": "a/b"}], r"words\.json: row 1: field 'task_id' is 'a/b'"),
+        ([{"word": "ab", "task_id": "a"}, {"word": "cd", "task_id": "a"}], "row 2: a row before it is called a"),
+        ([{"word": "1"}], r"words\.json: no row .*gives a task"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(tmp_path: Path, rows: list[Any], expected: str):
+    with pytest.raises(InputError, match=expected):
+        tasks(tmp_path, rows)
+
+
+# records
+
+
+def test_prompts_hold_their_task_and_verdicts_their_grade(tmp_path: Path):
+    domain, word = Domain(), Word("w", "cats")
+    (prompt,) = first_turn_prompts(domain, [word], 1, Sampling(max_output_tokens=8), "letters", Renderer(TINY), 0)
+    assert domain.subject(prompt) == word
+    attempt = records.Attempt(
+        attempt_id="w/turn1-000/000",
+        prompt_id=prompt.prompt_id,
+        task_id="w",
+        turn=1,
+        parent_id="",
+        model="m",
+        adapter="",
+        seed=0,
+        temperature=1.0,
+        top_p=1.0,
+        completion="a cow",
+        n_prompt_tokens=prompt.n_tokens,
+        n_tokens=2,
+        finish_reason="stop",
+        logprob=-1.0,
+    )
+    (grade,) = domain.grade([Answer(attempt.completion, word)], ())
+    verdict: Any = verdict_of(domain, attempt, word, grade)
+    assert verdict.detail == Grade("ok", "", "", "ts", 0.5)
+    for record in (prompt, verdict):
+        path = tmp_path / f"{record.KIND}.parquet"
+        records.write(path, type(record), [record], 0, {})
+        assert list(records.read(path, type(record))) == [record]
+    read = domain.grade_of(GradedAttempt(prompt, attempt, verdict))
+    assert domain.feedback(prompt, read, "letters") == "Your text lacks t, s. Write a better text."
+    assert domain.feedback(prompt, read, "count") == "Your text lacks 2 of the letters. Write a better text."
+
+
+def test_a_domain_that_executes_nothing_opens_no_sandbox():
+    with Domain().executors(None, 1) as executors:  # type: ignore[arg-type]
+        assert executors == ()
+
+
+# wording
+
+
+def test_a_domain_with_one_wording_has_no_templates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    with pytest.raises(InputError, match="template is 'words', but the domain has one wording"):
+        Domain().wording("words", "")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
+    command = cli.parse(
+        ["prompts", "export", "--domain", "letters", "--template", "words", "--output", str(tmp_path / "x")]
+    )
+    with pytest.raises(InputError, match="domain letters has no wording that can be edited"):
+        command.check_outputs()
+
+
+# commands
+
+OWN_KEYS = """
+    from arc_refinery.config import PositiveInt
+    from arc_refinery.refining import config
+
+    class Problems(config.Problems):
+        longest: PositiveInt = 9
+
+    class Sampling(config.Sampling):
+        hint: bool = False
+
+    class TaskSet(config.RowsSet):
+        longest: PositiveInt = 9
+
+    class Evaluation(config.RowsEvaluation):
+        sets: tuple[TaskSet, ...]
+
+    class Experiment(config.RowsExperiment):
+        problems: Problems | None = None
+        sampling: Sampling
+        evaluation: Evaluation
+    """
+
+
+@pytest.fixture
+def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a domain with keys of its own, and without commands."""
+    (tmp_path / "own_keys").mkdir()
+    for name, source in {"__init__": "", "config": OWN_KEYS, "domain": "class Domain: pass"}.items():
+        (tmp_path / f"own_keys/{name}.py").write_text(dedent(source))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.startswith("own_keys")]:
+        monkeypatch.delitem(sys.modules, name)
+    return "own_keys"
+
+
+def content(domain: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "experiment": "tiny",
+        "domain": domain,
+        "model": {"path": TINY, "window": 100},
+        "sampling": {"max_output_tokens": 16},
+        "evaluation": {
+            "sets": [{"name": "small", "path": "w.json"}],
+            "arms": [{"name": "a", "turns": [{"n_predictions": 2}]}],
+        },
+        **changes,
+    }
+
+
+def test_keys_of_a_domain_are_flags_of_the_commands_that_read_them(own_keys: str):
+    config = content(own_keys, problems={"path": "w.json", "longest": 3}, parts={"n_parts": 1})
+    config["sampling"]["hint"] = True
+    config["evaluation"]["sets"][0]["longest"] = 4
+    experiment: Any = validate_experiment(config, "mine.yaml")
+    expected: list[tuple[Any, str, list[str]]] = [
+        (stages.tasks(experiment), "--longest", ["tasks", "split"]),
+        (stages.evaluation_tasks(experiment, "small"), "--longest", ["tasks", "evaluation"]),
+        (stages.first_prompts(experiment, "small", "turn1"), "--hint", ["prompts", "first"]),
+    ]
+    files = {"tasks": ["--output", "t"], "prompts": ["--tasks-path", "t", "--output", "p"]}
+    for command, flag, name in expected:
+        assert flag in command.words()
+        parsed = cli.parse([*name, *command.words(), *files[name[0]]])
+        assert type(parsed) is type(command)
+        assert parsed.words()[: len(command.words())] == command.words()
+    assert cli.load("grade", own_keys) is GradeAttempts
+
+
+def test_without_keys_of_its_own_a_domain_has_the_flags_of_rows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
+    command: Any = cli.load("tasks evaluation", "letters")
+    assert issubclass(command, EvaluationTasks)
+    assert command.model_fields["task_set"].annotation is RowsSet
+    assert "max_cells" not in command.model_fields  # of arc
+
+
+def test_settings_of_a_run_are_a_config(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
+    experiment = validate_experiment(content("letters"), "mine.yaml")
+    text = shared_stages.settings_text(experiment)
+    assert validate_experiment(json.loads(text), "settings.json") == experiment
