@@ -47,7 +47,7 @@ def test_its_report_has_arms_controls_and_intervals(finished: Checkout):
         (row,) = (line for line in report.splitlines() if line.startswith(f"| `{arm}` | 7 |"))
         assert row.count("%") == 4 and row.count("[") == 4  # solved, pass rate, unique and valid outputs
     differences = [line for line in report.splitlines() if " − `independent` | " in line and " / " in line]
-    assert len(differences) == 2 * (len(ARMS) - 1)  # in tasks solved, and at equal tokens
+    assert len(differences) == 3 * (len(ARMS) - 1)  # in tasks solved, at equal tokens without and with prompts
     assert "Turns with `feedback: none` or `feedback: other-task` are controls" in report
     assert "letters there" in report
     assert "right on letters, all of them" in report
