@@ -13,6 +13,7 @@ from textwrap import dedent
 import pytest
 import yaml
 from checkout import ROOT
+from environments.letters.domain import Domain as Letters
 from factories import make_grid
 
 from arc_refinery import cli
@@ -20,6 +21,7 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import check_files, validate_experiment
 from arc_refinery.refining import stages
 from arc_refinery.refining.config.rewards import ScoredAttempt
+from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade
 from arc_refinery.refining.domains.arc.prompts import execution_feedback, load_template
 from arc_refinery.refining.domains.arc.sources import tasks_of_set
@@ -315,3 +317,15 @@ def test_a_folder_of_tasks_is_a_source(tmp_path: Path):
     check_files(experiment, "config.yaml")
     tasks = list(tasks_of_set(experiment.evaluation.sets[0], 4500, Counter()))
     assert [task.task_id for task in tasks] == ["007bbfb7", "00d62c1b"]
+
+
+def test_a_domain_has_the_members_that_the_page_names():
+    section = PAGE.partition("## A domain\n")[2].partition("\n## ")[0]
+    tables = re.findall(r"\| member[^\n]*\n\|[-|]+\n((?:\|[^\n]*\n)+)", section)
+    needed, further = ([re.findall(r"`(\w+)", row.split("|")[1]) for row in table.splitlines()] for table in tables)
+    known = {name for names in [*needed, *further] for name in names}
+    assert (len(needed), len(known) > 20) == (6, True)
+    assert known - {*dir(Domain), *Domain.__annotations__} == set()
+    own = {name for name in vars(Letters) if not name.startswith("_")}
+    assert {name for (name,) in needed} <= own  # it runs with these: tests/workflow/test_outside_domain.py
+    assert own - known == {"prompt_class", "verdict_class"}  # made from the classes of tasks and grades
