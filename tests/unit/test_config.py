@@ -23,7 +23,7 @@ from arc_refinery.config import (
 from arc_refinery.config import docs as config_docs
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import Arm, Turn
+from arc_refinery.refining.config import Arm, Refining, Turn
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.prompts import WORDS, save_template
 from arc_refinery.sandbox import Limits
@@ -60,7 +60,7 @@ def message(path: Path) -> str:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_config_is_valid(name: str):
-    assert isinstance(load_experiment(ROOT / name, ArcExperiment), ArcExperiment)
+    assert isinstance(load_experiment(ROOT / name, Refining), Refining)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -73,12 +73,12 @@ def test_what_a_shipped_config_names_is_there(name: str, tmp_path: Path, monkeyp
     command.parent.mkdir(parents=True)
     command.touch()
     monkeypatch.chdir(tmp_path)  # paths in a config are relative to the repository
-    check_files(load_experiment(ROOT / name, ArcExperiment), name)
+    check_files(load_experiment(ROOT / name, Refining), name)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_arms_of_a_shipped_config_spend_equal_budgets(name: str):
-    assert len({arm.budget for arm in load_experiment(ROOT / name, ArcExperiment).arms}) == 1
+    assert len({arm.budget for arm in load_experiment(ROOT / name, Refining).arms}) == 1
 
 
 def test_values_of_a_file_arrive_and_the_others_have_their_defaults():
@@ -446,10 +446,10 @@ def test_runs_are_named_by_their_values_however_these_are_written(content: dict[
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_report_finds_the_runs_and_arms_that_the_rules_made(name: str, path: Path):
-    experiment = load_experiment(ROOT / name, ArcExperiment)
+    experiment = load_experiment(ROOT / name, Refining)
     path.write_text(json.dumps(experiment.model_dump(mode="json")))  # as the rule `settings` writes them
-    assert list(load_experiment(path, ArcExperiment).runs) == list(experiment.runs)
-    assert load_experiment(path, ArcExperiment).arms == experiment.arms
+    assert list(load_experiment(path, Refining).runs) == list(experiment.runs)
+    assert load_experiment(path, Refining).arms == experiment.arms
 
 
 def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
@@ -607,7 +607,7 @@ def test_the_8b_experiment_fetches_its_model_its_problems_and_the_rows_of_its_wo
 
 
 def test_every_config_of_the_8b_model_asks_in_words_that_it_knows():
-    shipped = [load_experiment(ROOT / name, ArcExperiment) for name in SHIPPED]
+    shipped = [load_experiment(ROOT / name, Refining) for name in SHIPPED]
     large = [config for config in shipped if config.model.path.startswith("barc0/")]
     assert len(large) == 10
     assert {config.model.template for config in large} == {"learned"}
