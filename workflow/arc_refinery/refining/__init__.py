@@ -1,1 +1,1 @@
-"""Refining ARC programs: prompts of each turn, grades of answers, rewards, and the training environment."""
+"""Refining programs: prompts of each turn, grades of answers, rewards, and the training environment."""

@@ -62,7 +62,7 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
     if n_tasks < max(wanted, n_parts):
         raise InputError(
             f"the problems give {n_tasks} tasks, but parts.n_parts x parts.tasks_per_part asks for "
-            f"{max(wanted, n_parts)}; lower one of them or raise problems.max_cells"
+            f"{max(wanted, n_parts)}; lower one of them, or let `problems` give more tasks"
         )
     parts = np.full(n_tasks, -1)
     parts[stream(seed, "parts").permutation(n_tasks)[:wanted]] = np.sort(np.arange(wanted) % n_parts)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Tasks(DomainFlags):
-    r"""Turn generated problems, or BARC rows, into ARC tasks and split them into parts.
+    r"""Make the tasks to train on, from generated problems or from rows, and split them into parts.
 
     Example:
         arc-refinery tasks split --source generator --tasks-per-part 20 --max-side 4 \
@@ -93,7 +93,7 @@ class EvaluationTasks(DomainFlags):
 
 
 class FindOverlap(DomainFlags):
-    r"""Find the tasks to train on that are evaluated, too, in any symmetry, colors or order of pairs.
+    r"""Find the tasks to train on that are evaluated, too, under the same id or in another form.
 
     Example:
         arc-refinery tasks overlap --trained mine/part1.parquet mine/part2.parquet --evaluated mine/heldout.parquet \
