@@ -327,5 +327,5 @@ def test_a_domain_has_the_members_that_the_page_names():
     assert (len(needed), len(known) > 20) == (6, True)
     assert known - {*dir(Domain), *Domain.__annotations__} == set()
     own = {name for name in vars(Letters) if not name.startswith("_")}
-    assert {name for (name,) in needed} <= own  # it runs with these: tests/workflow/test_outside_domain.py
+    assert {name for (name,) in needed} <= own  # it runs with these: tests/workflow/test_letters.py
     assert own - known == {"prompt_class", "verdict_class"}  # made from the classes of tasks and grades
