@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_rollout import CHATML, Sampling, bytewise, ids_of
+from decided_turns import CHATML, Sampling, bytewise, ids_of
 
 from arc_refinery.config import Sandbox
 from arc_refinery.refining.domain import Domain, load_domain
@@ -40,8 +40,9 @@ def episode_of(executors: Any, *answers: str, domain: Domain = CODE, **changed: 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
     messages = tuple(first_turn(TASK, TEXTS))
     prompt = Prompt("double/0", "double", 1, "", messages, "", 0, 1, TASK)
-    sampling = Sampling(tokenizer, *([[*ids_of(tokenizer, answer), tokenizer.eos_token_id]] for answer in answers))
-    sampling.rows = [{"prompt": list(messages), "prompt_index": 0}]
+    sampling = Sampling(
+        tokenizer, list(messages), *([[*ids_of(tokenizer, answer), tokenizer.eos_token_id]] for answer in answers)
+    )
     settings: dict[str, Any] = {"include_errors": True, "n_turns": 4, "history": "whole", "max_tokens": 10_000}
     rollout = OnPolicyTurns(
         domain=domain,

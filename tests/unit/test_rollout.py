@@ -1,12 +1,11 @@
 """On-policy turns on real chat templates: which tokens follow which, and which of them carry loss."""
 
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from checkout import TINY
+from decided_turns import CHATML, Sampling, bytewise, ids_of
 from factories import ARC, make_grid, make_prompt, make_task
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import ModelError
@@ -18,7 +17,7 @@ from arc_refinery.sandbox import Executor
 
 if TYPE_CHECKING:  # they import transformers
     import torch
-    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerBase
 
     from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 
@@ -31,11 +30,6 @@ WRONG = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = np.
 RIGHT = "```python\nfrom common import *\n\ndef transform(grid):\n    grid = np.rot90(grid, 1)\n    return grid\n```"
 RAISES = "```python\nfrom common import *\n\ndef transform(grid):\n    return grid[9, 9]\n```"
 
-CHATML = (
-    "{%- for message in messages -%}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-    "{%- endfor -%}{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\n' }}{%- endif -%}"
-)
-
 
 @pytest.fixture(scope="module")
 def tokenizer() -> "PreTrainedTokenizerBase":
@@ -44,53 +38,10 @@ def tokenizer() -> "PreTrainedTokenizerBase":
     return load_tokenizer(TINY)
 
 
-def bytewise(template: str, *special: str) -> "PreTrainedTokenizerFast":
-    """A tokenizer of bytes with some special tokens, the last of which ends answers."""
-    from transformers import PreTrainedTokenizerFast
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.WordLevel({token: index for index, token in enumerate(alphabet)}, unk_token="Ā"))
-    inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.Split("", "isolated")]
-    )
-    inner.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(tokenizer_object=inner, additional_special_tokens=list(special))
-    fast.eos_token, fast.chat_template = special[-1], template
-    return fast
-
-
-def ids_of(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
 def asked(prompt: Prompt = PROMPT) -> "TrainingPrompt":
     from arc_refinery.refining.rollout import TrainingPrompt
 
     return TrainingPrompt.of(ARC, prompt)
-
-
-class Sampling:
-    """Takes the place of TRL's trainer: its tokenizer, and completions that were decided beforehand."""
-
-    def __init__(self, tokenizer: Any, *turns: list[list[int]]) -> None:
-        self.rows = [{"prompt": asked().conversation, "prompt_index": 0}] * len(turns[0])
-        self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
-        self.turns = list(turns)
-        self.prompts_seen: list[list[list[int]]] = []
-
-    def timed(self, what: str) -> Any:
-        return nullcontext()
-
-    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[list[list[int]], None, None]:
-        texts = [
-            self.processing_class.apply_chat_template(p, tokenize=False, add_generation_prompt=True) for p in prompts
-        ]
-        return [ids_of(self.processing_class, text) for text in texts], None, None
-
-    def _generate_single_turn(self, prompt_ids: list[list[int]], *_: Any) -> tuple[list[list[int]], list[list[float]]]:
-        self.prompts_seen.append(prompt_ids)
-        sampled = self.turns.pop(0)
-        return sampled, [[-0.5] * len(ids) for ids in sampled]
 
 
 def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[OnPolicyEpisode]":
@@ -116,7 +67,7 @@ def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, exec
         [*ids_of(tokenizer, WRONG), tokenizer.eos_token_id],
         [*ids_of(tokenizer, RIGHT), tokenizer.eos_token_id],
     )
-    sampling = Sampling(tokenizer, [first], [second])
+    sampling = Sampling(tokenizer, asked().conversation, [first], [second])
     (episode,) = play(sampling, executor)
     feedback = tokenizer.decode(sampling.prompts_seen[1][0]).rpartition("<|user|>")[2].removesuffix("<|assistant|>")
     assert "1" in feedback and "3" in feedback
@@ -135,10 +86,10 @@ def test_the_second_prompt_is_what_sampling_would_have_read(tokenizer: Any, exec
 def test_a_cut_answer_is_closed_and_its_tokens_carry_no_loss(tokenizer: Any, executor: Executor) -> None:
     cut = ids_of(tokenizer, WRONG)  # cut before its end token
     second = [*ids_of(tokenizer, RIGHT), tokenizer.eos_token_id]
-    (episode,) = play(Sampling(tokenizer, [cut], [second]), executor)
+    (episode,) = play(Sampling(tokenizer, asked().conversation, [cut], [second]), executor)
     assert episode.completion_ids[: len(cut) + 1] == [*cut, tokenizer.eos_token_id]
     assert sum(episode.mask) == len(second) and episode.is_truncated
-    (unmasked,) = play(Sampling(tokenizer, [cut], [second]), executor, mask_truncated=False)
+    (unmasked,) = play(Sampling(tokenizer, asked().conversation, [cut], [second]), executor, mask_truncated=False)
     assert unmasked.mask[: len(cut) + 1] == [1] * len(cut) + [0]
 
 
@@ -155,7 +106,7 @@ def test_a_cut_answer_is_closed_and_its_tokens_carry_no_loss(tokenizer: Any, exe
 )
 def test_who_gets_a_second_turn(tokenizer: Any, executor: Executor, said: str, changed: Any, n_answers: int) -> None:
     first = [*ids_of(tokenizer, said), tokenizer.eos_token_id]
-    sampling = Sampling(tokenizer, [first], [[5, tokenizer.eos_token_id]])
+    sampling = Sampling(tokenizer, asked().conversation, [first], [[5, tokenizer.eos_token_id]])
     (episode,) = play(sampling, executor, **changed)
     assert len(episode.grades) == n_answers == len(sampling.prompts_seen)
     if n_answers == 1:
@@ -165,7 +116,7 @@ def test_who_gets_a_second_turn(tokenizer: Any, executor: Executor, said: str, c
 def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> None:
     end = tokenizer.eos_token_id
     right, wrong = [*ids_of(tokenizer, RIGHT), end], [*ids_of(tokenizer, WRONG), end]
-    sampling = Sampling(tokenizer, [right, wrong, right, wrong], [[7, end], [8, end]])
+    sampling = Sampling(tokenizer, asked().conversation, [right, wrong, right, wrong], [[7, end], [8, end]])
     episodes = play(sampling, executor)
     assert [len(episode.grades) for episode in episodes] == [1, 2, 1, 2]
     assert [episode.completion_ids[-2:] for episode in episodes[1::2]] == [[7, end], [8, end]]
@@ -195,7 +146,7 @@ def said(tokenizer: Any, *answers: str) -> list[list[int]]:
 
 def test_with_the_whole_history_all_answers_carry_loss_in_one_context(tokenizer: Any, executor: Executor) -> None:
     answers = said(tokenizer, WRONG, LEFT, RIGHT)
-    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    sampling = Sampling(tokenizer, asked().conversation, *([ids] for ids in answers))
     (episode,) = play(sampling, executor, n_turns=3)
     contexts = [ASKED, f"{ASKED}{WRONG}{MIRRORED}", f"{ASKED}{WRONG}{MIRRORED}{LEFT}{UNCHANGED}"]
     assert sampling.prompts_seen == [[ids_of(tokenizer, context)] for context in contexts]
@@ -210,7 +161,7 @@ def test_with_the_whole_history_all_answers_carry_loss_in_one_context(tokenizer:
 
 def test_with_the_last_answer_as_history_it_alone_carries_loss(tokenizer: Any, executor: Executor) -> None:
     answers = said(tokenizer, WRONG, LEFT, RIGHT)
-    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    sampling = Sampling(tokenizer, asked().conversation, *([ids] for ids in answers))
     (episode,) = play(sampling, executor, n_turns=3, history="last")
     contexts = [ASKED, f"{ASKED}{WRONG}{MIRRORED}", f"{ASKED}{LEFT}{UNCHANGED}"]
     assert sampling.prompts_seen == [[ids_of(tokenizer, context)] for context in contexts]
@@ -226,7 +177,7 @@ def test_with_the_last_answer_as_history_it_alone_carries_loss(tokenizer: Any, e
 
 def test_with_the_last_answer_as_history_two_answers_both_carry_loss(tokenizer: Any, executor: Executor) -> None:
     wrong, right = said(tokenizer, WRONG, RIGHT)
-    sampling = Sampling(tokenizer, [wrong], [right])
+    sampling = Sampling(tokenizer, asked().conversation, [wrong], [right])
     (episode,) = play(sampling, executor, n_turns=3, history="last")
     between = ids_of(tokenizer, MIRRORED)[1:]
     assert episode.completion_ids == wrong + between + right
@@ -237,7 +188,7 @@ def test_with_the_last_answer_as_history_two_answers_both_carry_loss(tokenizer: 
 def test_a_solved_answer_ends_its_episode(tokenizer: Any, executor: Executor, history: str) -> None:
     wrong, right, left = said(tokenizer, WRONG, RIGHT, LEFT)
     turns = [[right, wrong, wrong, wrong], [wrong, right, left], [left, right], [wrong]]
-    sampling = Sampling(tokenizer, *turns)
+    sampling = Sampling(tokenizer, asked().conversation, *turns)
     episodes = play(sampling, executor, n_turns=4, history=history)
     assert [len(prompts) for prompts in sampling.prompts_seen] == [4, 3, 2, 1]
     assert [len(episode.grades) for episode in episodes] == [1, 4, 2, 3]
@@ -246,7 +197,7 @@ def test_a_solved_answer_ends_its_episode(tokenizer: Any, executor: Executor, hi
 
 def test_no_answer_is_sampled_where_all_are_solved(tokenizer: Any, executor: Executor) -> None:
     (right,) = said(tokenizer, RIGHT)
-    sampling = Sampling(tokenizer, [right])
+    sampling = Sampling(tokenizer, asked().conversation, [right])
     (episode,) = play(sampling, executor, n_turns=3)
     assert (len(sampling.prompts_seen), episode.completion_ids) == (1, right)
 
@@ -259,7 +210,7 @@ def test_an_episode_without_room_for_another_answer_ends(tokenizer: Any, executo
         ("whole", third_context, 3),
         ("last", third_context - 1, 3),
     ):
-        sampling = Sampling(tokenizer, *([ids] for ids in answers))
+        sampling = Sampling(tokenizer, asked().conversation, *([ids] for ids in answers))
         (episode,) = play(sampling, executor, n_turns=3, history=history, max_tokens=max_tokens)
         assert len(episode.grades) == n_answers
 
@@ -271,7 +222,7 @@ def test_a_cut_answer_carries_no_loss(
     """The second of three answers."""
     first, _, third = answers = said(tokenizer, WRONG, LEFT, RIGHT)
     answers[1].pop()
-    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    sampling = Sampling(tokenizer, asked().conversation, *([ids] for ids in answers))
     (episode,) = play(sampling, executor, n_turns=3, history=history)
     assert sum(episode.mask) == len(first) * carries_loss[0] + len(third)
     assert episode.is_truncated
@@ -341,7 +292,7 @@ def test_log_probabilities_are_those_of_sampling_each_answer_alone(
     import torch
 
     answers = said(tokenizer, WRONG, LEFT, RIGHT)
-    sampling = Sampling(tokenizer, *([ids] for ids in answers))
+    sampling = Sampling(tokenizer, asked().conversation, *([ids] for ids in answers))
     (episode,) = play(sampling, executor, n_turns=3, history=history)
 
     def logprobs(before: list[int], tokens: list[int]) -> "torch.Tensor":
