@@ -37,7 +37,7 @@ class Reward:
 
     num_generations: int
     ends: Sequence[int]
-    executor = None
+    executors = ()
     __name__ = "letters"
 
     def __call__(

@@ -210,6 +210,27 @@ def test_a_file_is_split_into_sets_by_rows(tmp_path: Path):
     assert sorted(tasks) == ["double", "largest", "parity"]
 
 
+def test_no_row_behind_the_wanted_tasks_is_read(tmp_path: Path):
+    path = rows_file(tmp_path, "wrong", "double", "add", "empty", "again")
+    evaluated, part = tmp_path / "test.parquet", tmp_path / "part1.parquet"
+    task_set = TaskSet(name="test", path=str(path), n_tasks=2)
+    commands.EvaluationTasks(domain="code", output=evaluated, task_set=task_set).run()
+    commands.Tasks(domain="code", output=[part], problems=Problems(source="file", path=str(path), n_tasks=2)).run()
+    for file in (evaluated, part):
+        assert sorted(records.texts(file, CodeTask, "task_id")) == ["add", "double"]
+        assert records.notes(file)["problems_left_out"] == {"its own program fails a test (wrong)": 1}
+
+
+def test_a_set_with_fewer_tasks_than_it_asks_for_is_refused(tmp_path: Path, wording: Wording):
+    path, output = rows_file(tmp_path, "double", "empty", "add"), tmp_path / "test.parquet"
+    task_set = TaskSet(name="test", path=str(path), n_tasks=3)
+    with pytest.raises(InputError) as error:
+        commands.EvaluationTasks(domain="code", output=output, task_set=task_set).run()
+    assert all(word in str(error.value) for word in ("test gives 2 tasks", "n_tasks is 3"))
+    assert not output.exists()
+    wording(error.value)
+
+
 def test_the_rows_of_the_documents_are_tasks(tmp_path: Path):
     rows = (ROOT / "examples/functions.jsonl").read_text()
     assert f"```json\n{rows}```" in (ROOT / "docs/your-own.md").read_text()

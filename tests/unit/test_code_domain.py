@@ -1,5 +1,6 @@
 """Answers in domain `code`: grades of right, wrong and hostile programs, and feedback that hides the hidden tests."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -9,10 +10,11 @@ from messages import Wording as Golden
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
+from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
 from arc_refinery.refining.domains.code.forms import FORMS, FeedbackForm
 from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
-from arc_refinery.refining.domains.code.tasks import CodeTask
+from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks
 from arc_refinery.refining.domains.code.wording import (
     Wording,
     first_turn,
@@ -28,6 +30,7 @@ DOUBLE = CodeTask(
     hidden=("assert double(771) == 1542", "assert double(-882) == -1764"),
     reference="def double(n):\n    return 2 * n",
 )
+DOMAIN = load_domain("code")
 END = "Correct the program. Write the whole program in one ```python block, without tests."
 
 
@@ -120,6 +123,28 @@ def test_an_answer_is_graded_by_its_last_program_after_the_thought(code_executor
     assert [answer.status for answer in grades] == ["ok", "ok", "no_code", "no_code"]
     assert [answer.is_solved for answer in grades] == [True, True, False, False]
     assert grades[3] == CodeGrade("no_code")
+    shown = [DOMAIN.program(answer, DOUBLE) for answer in answers]
+    assert shown == [f"{right}\n", f"{right}\n", None, None]
+    assert [DOMAIN.has_closed_code(answer) for answer in answers] == [True, True, False, False]
+    assert not DOMAIN.has_closed_code(f"```python\n{right}")  # truncated
+
+
+@pytest.mark.parametrize(
+    "tests",
+    [["assert Stack(3).top() == 3", "assert Stack(4).top() == 4"], ["assert Stack().put(1).put(2).top() == 2"]],
+)
+def test_a_class_without_a_reference_is_used_as_its_tests_use_it(
+    tmp_path: Path, code_executors: Executors, tests: list[str]
+):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": "A stack.", "tests": tests}))
+    (task,) = read_tasks(path, None, LeftOut())
+    program = (
+        "class Stack:\n    def __init__(self, *xs): self.xs = list(xs)\n    def top(self): return self.xs[-1]\n"
+        "    def put(self, x): return Stack(*self.xs, x)\n"
+    )
+    assert graded(code_executors, program, task).is_solved
+    assert not graded(code_executors, program.replace("-1", "0").replace("*xs", "*_, xs=(5,)"), task).is_solved
 
 
 def test_programs_that_give_the_same_on_the_shown_tests_have_one_fingerprint(code_executors: Executors):
@@ -130,14 +155,17 @@ def test_programs_that_give_the_same_on_the_shown_tests_have_one_fingerprint(cod
         "def double(n): raise KeyError(n)",
         "def double(n):\n\n    raise KeyError(n)",
         "x = 1 / 0",
+        "def double(n): return [1] * 20_000",
+        "def double(n): return [2] * 20_000",
     ]
-    five, also_five, six, raising, also_raising, invalid = (
+    five, also_five, six, raising, also_raising, invalid, ones, twos = (
         graded(code_executors, code).fingerprint for code in programs
     )
     assert five == also_five
     assert raising == also_raising
     assert len({five, six, raising, ""}) == 4
     assert invalid == ""
+    assert ones != twos  # too large to be compared
 
 
 FAILING_TESTS: list[tuple[str, str]] = [
@@ -165,6 +193,17 @@ FAILING_TESTS: list[tuple[str, str]] = [
     (
         "def double(n):\n    while n == 30: pass\n    return 4",
         "Your program passes 1 of 2 tests.\n\nassert double(30) == 60\nTimeoutError: more than 1 s of CPU time",
+    ),
+    # looks like the expected value
+    (
+        "class N:\n    def __repr__(self): return '60'\ndef double(n): return N() if n > 2 else 4",
+        "Your program passes 1 of 2 tests.\n\nassert double(30) == 60\ndouble(30) returned 60, expected 60\n"
+        "AssertionError: the result cannot be compared: a value of type N",
+    ),
+    (
+        "def double(n):\n    if n > 2:\n        raise ValueError('two\\nlines')\n    return 4",
+        "Your program passes 1 of 2 tests.\n\nassert double(30) == 60\n"
+        "double(30) raised ValueError: two (line 3)\nlines",
     ),
     (
         "def double(n): return 'a' * 400 if n > 2 else 4",

@@ -119,6 +119,25 @@ def test_shown_tests_of_humaneval(tmp_path: Path, docstring: str, shown: list[st
     assert not set(task.hidden) & set(shown)
 
 
+@pytest.mark.parametrize("n_shown", [1, 2, 3])
+def test_what_the_docstring_of_humaneval_shows_is_never_hidden(tmp_path: Path, n_shown: int):
+    task = only(tmp_path, HUMANEVAL, n_shown)
+    examples, others = ["assert largest([1, 3]) == 3", "assert largest([2]) == 2"], ["assert largest(numbers) == 9"]
+    assert [*task.shown] == [*examples, *others][:n_shown]
+    assert set(task.hidden) == {*others, "assert math.isclose(largest([5]), 5.0)"} - set(task.shown)
+
+
+def test_a_call_in_the_words_of_a_docstring_is_not_hidden(tmp_path: Path):
+    prompt = 'def largest(xs):\n    """largest([5]) is 5.\n    >>> largest([2])\n    2\n    """\n'
+    task = only(tmp_path, HUMANEVAL | {"prompt": prompt})
+    assert task.hidden == ("assert largest([1, 3]) == 3", "assert largest(numbers) == 9")
+
+
+def test_equal_hidden_tests_count_once(tmp_path: Path):
+    task = only(tmp_path, OWN | {"hidden_tests": ["assert triple(0) == 0"] * 2})
+    assert task.hidden == ("assert triple(0) == 0",)
+
+
 def test_rows_of_ones_own(tmp_path: Path):
     task = only(tmp_path, OWN | {"setup": "import math\nx = 1", "starter": "def triple(n):\n", "task_id": "a/1"})
     assert (task.task_id, task.shown, task.hidden) == ("a-1", ("assert triple(1) == 3",), ("assert triple(2) == 6",))
@@ -172,6 +191,7 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
         (MBPP | {"challenge_test_list": ["assert  double( 2)==4"]}, "a hidden test equals a shown one"),
         (MBPP | {"challenge_test_list": ["assert double(2) != 5"]}, "a hidden test equals a shown one"),
         (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test equals a shown one"),
+        (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test equals a shown one"),
         (MBPP | {"code": "def double(n): return 4"}, "its own program fails a test"),
         (MBPP | {"code": "def double(n): return 0"}, "its own program fails a test"),
         (OWN | {"reference": "def triple(n): exit()"}, "its own program fails a test"),

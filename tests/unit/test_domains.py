@@ -19,7 +19,7 @@ from arc_refinery.models.chat import Message
 from arc_refinery.refining import domain, stages
 from arc_refinery.refining.commands.prompts import FirstPrompts, Refine
 from arc_refinery.refining.config import Grade, Refining, Sampling
-from arc_refinery.refining.domain import Answer, GradedAttempt, Shown, load_domain
+from arc_refinery.refining.domain import Answer, GradedAttempt, Question, load_domain
 from arc_refinery.refining.domains.arc import commands as arc_commands
 from arc_refinery.refining.domains.arc.domain import Domain as Arc
 from arc_refinery.refining.first_turn import first_turn_prompts
@@ -56,8 +56,8 @@ class Spelling(Grade):
 class Words(domain.Domain):
     task_class = Word
 
-    def first_turn(self, task: Word, rng: np.random.Generator, sampling: Any, wording: Any) -> Shown:
-        return Shown([Message(role="user", content=f"spell {task.word[: len(task.word) // 2]}")])
+    def first_turn(self, task: Word, rng: np.random.Generator, sampling: Any, wording: Any) -> Question:
+        return Question([Message(role="user", content=f"spell {task.word[: len(task.word) // 2]}")])
 
     @contextmanager
     def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[()]]:
@@ -136,10 +136,27 @@ def graded(renderer: Renderer, answers: Mapping[str, Sequence[str]]) -> list[Gra
 # defaults
 
 
-def test_a_task_to_train_on_is_an_evaluated_one_by_its_id():
+def test_a_task_to_train_on_is_an_evaluated_one_by_its_id_or_its_content():
     same_tasks = Words().same_tasks({"a": [Word("x", "abcd")], "b": [Word("x", "efgh"), Word("y", "abcd")]})
     assert same_tasks(Word("x", "other")) == {("a", "x"): "id", ("b", "x"): "id"}
-    assert same_tasks(Word("new", "abcd")) == {}
+    assert same_tasks(Word("new", "abcd", origin="elsewhere")) == {("a", "x"): "content", ("b", "y"): "content"}
+    assert same_tasks(Word("x", "abcd")) == {("a", "x"): "id", ("b", "x"): "id", ("b", "y"): "content"}
+    assert same_tasks(Word("new", "other")) == {}
+
+
+def test_numbers_of_rows_are_not_ids():
+    same_tasks = Words().same_tasks({"a": [Word("tasks-000001", "abcd")]})
+    assert same_tasks(Word("tasks-000001", "other")) == {}
+    assert same_tasks(Word("more-000007", "abcd")) == {("a", "tasks-000001"): "content"}
+
+
+def test_tasks_need_no_field_origin():
+    @dataclass(frozen=True)
+    class Bare:
+        task_id: str
+        word: str
+
+    assert Words().content(Bare("x", "abcd")) == Words().content(Bare("y", "abcd"))
 
 
 def test_the_overlap_of_files_is_found_by_the_domains_rule(tmp_path: Path):

@@ -267,7 +267,7 @@ def test_the_pages_reward_runs_as_it_stands(
     assert metrics["reward_term/is_brief"] == pytest.approx(1 / 3)
 
 
-def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor, tmp_path: Path) -> None:
+def test_a_changed_function_weight_or_form_refuses_the_checkpoints(executor: Executor, tmp_path: Path) -> None:
     from arc_refinery.config import Lengths
     from arc_refinery.refining.domains.arc.prompts import load_template
     from arc_refinery.refining.environment import RefineEnvironment
@@ -275,7 +275,7 @@ def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor
 
     path = tmp_path / "mine.py"
 
-    def identity(weight: float, value: int) -> dict[str, Any]:
+    def identity(weight: float, value: int, form: str = "") -> dict[str, Any]:
         path.write_text(f"def score(attempt):\n    return {value}\n")
         terms = ["solved", {"reward": f"{path}:score", "weight": weight}]
         return RefineEnvironment(
@@ -285,6 +285,7 @@ def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor
             lengths=Lengths(max_completion_length=8, max_seq_length=64),
             domain=ARC,
             wording=load_template("compact"),
+            form=form,
             include_errors=False,
             history="whole",
             executors=(executor,),
@@ -292,6 +293,7 @@ def test_a_changed_function_or_weight_refuses_the_checkpoints(executor: Executor
         ).identity()
 
     assert identity(0.5, 1) == identity(0.5, 1)
+    assert identity(0.5, 1) != identity(0.5, 1, "residual")
     assert identity(0.5, 1) != identity(0.25, 1)
     assert identity(0.5, 1) != identity(0.5, 2)
 

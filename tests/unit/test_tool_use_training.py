@@ -73,7 +73,7 @@ def test_rewards_and_figures_of_a_step():
         ended_episode(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(CORRECT))
+    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT))
     values = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
     assert values == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
@@ -105,7 +105,7 @@ def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
         for term in ("correct", {"reward": "format", "weight": 0.5}, {"reward": "length", "weight": -0.25})
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(terms))
+    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(terms))
     values = rewards(environments=environments, log_metric=logged.__setitem__)
     assert values == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
     assert {name: value for name, value in logged.items() if name.startswith("reward_term/")} == pytest.approx(
@@ -119,7 +119,7 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 
     logged: dict[str, float] = {}
     episode = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
-    rewards = Rewards(NOBODY, NOBODY, 2, 16, Reward(CORRECT))
+    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT))
     assert rewards(environments=[episode, episode], log_metric=logged.__setitem__) == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged

@@ -9,6 +9,7 @@ import pytest
 from checkout import ROOT, TINY
 
 from arc_refinery import cli, records
+from arc_refinery.config.layers import read_config
 from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt, Verdict
 
@@ -120,6 +121,12 @@ def test_its_stages_run_by_hand(folder: Path):
         "Write a corrected program."
     )
     assert feedback["square"] == "For n = 3 your program printed '6', expected '9'. Write a corrected program."
+
+
+def test_its_folder_may_have_any_name(tmp_path: Path):
+    output = tmp_path / "my_domain, #1: {work}"
+    cli.parse(["dev", "new-domain", "sums", "--output", str(output)]).run()
+    assert read_config(output / "sums/sums.yaml")["evaluation"]["sets"][0]["path"] == str(output / "sums/tasks.json")
 
 
 @pytest.mark.parametrize(

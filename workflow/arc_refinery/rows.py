@@ -66,6 +66,16 @@ def row_id(row: Any, name: str, where: str) -> str:
     return str(value)
 
 
+def numbered(stem: str, number: int) -> str:
+    """Return the name of a row without an id of its own."""
+    return f"{stem}-{number:06d}"
+
+
+def is_numbered(task_id: str) -> bool:
+    """Return whether a task has a row's number for an id, which says nothing about rows of other files."""
+    return bool(re.search(r"-\d{6}$", task_id, re.ASCII))
+
+
 def text_field(row: Any, field: str, where: str, or_empty: bool = False) -> str:
     """Return a text of a row, with normal line ends. Raises `InputError`."""
     if not isinstance(row, dict):

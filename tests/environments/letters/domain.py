@@ -14,7 +14,7 @@ import numpy as np
 from arc_refinery.models.chat import Message
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import config, domain
-from arc_refinery.refining.domain import Answer, Shown
+from arc_refinery.refining.domain import Answer, Question
 from arc_refinery.refining.metrics import Metric
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Status
@@ -59,9 +59,9 @@ class Domain(domain.Domain):
         super().wording(template, form)  # refuses a template
         return form or "letters"
 
-    def first_turn(self, task: Word, rng: np.random.Generator, sampling: config.Sampling, wording: str) -> Shown:
+    def first_turn(self, task: Word, rng: np.random.Generator, sampling: config.Sampling, wording: str) -> Question:
         question = f"Write a text with the letters {', '.join(task.letters)}."
-        return Shown([Message(role="user", content=question)])
+        return Question([Message(role="user", content=question)])
 
     def feedback(self, prompt: Any, grade: Grade, wording: str) -> str:
         missing = ", ".join(grade.missing) if wording == "letters" else f"{len(grade.missing)} of the letters"
@@ -70,7 +70,7 @@ class Domain(domain.Domain):
     def no_feedback(self, wording: str) -> str:
         return "Write a better text."
 
-    def program(self, text: str) -> str:
+    def program(self, text: str, subject: Any) -> str:
         return text
 
     def grade(self, answers: Sequence[Answer], executors: Any) -> Generator[Grade, None, None]:

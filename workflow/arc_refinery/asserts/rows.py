@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from arc_refinery.asserts.split import canonical_form
-from arc_refinery.rows import row_id, text_field, texts_field
+from arc_refinery.rows import is_numbered, row_id, text_field, texts_field
 
 MBPP_ID = "mbpp-"  # before a row's `task_id`
-_ROW_NUMBER = re.compile(r"-\d{6}$", re.ASCII)
 _DASHES = re.compile("[‐‑‒–—−]")
 # marks beside a digit may be part of a number, and hyphens between digits of a calculation
 _PUNCTUATION = re.compile(r"""[.,:](?!\d)|(?<!\d)[.,:]|[;!?"'`“”‘’«»´]|(?<=[^\W\d])-(?=[^\W\d])""")
@@ -55,7 +54,7 @@ class Identity:
     @classmethod
     def of(cls, task_id: str, text: str, statements: Iterable[str]) -> "Identity":
         """`task_id` is an id of `mbpp_row` or the like: that of a row without one ends in the row's number."""
-        own_id = "" if _ROW_NUMBER.search(task_id) else task_id
+        own_id = "" if is_numbered(task_id) else task_id
         return cls(own_id, plain_words(text), frozenset(map(canonical_form, statements)))
 
 

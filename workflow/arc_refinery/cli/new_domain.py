@@ -1,5 +1,6 @@
 """The command that begins a domain: it copies a package that works, and gives it a name."""
 
+import json
 import re
 from importlib.util import find_spec
 from keyword import iskeyword
@@ -41,12 +42,16 @@ class NewDomain(Command):
     def writes(self) -> Outputs:
         return {"output": [Output(self.folder, "a new package", lambda _: "it has files", is_folder=True)]}
 
+    def _quoted(self, name: re.Match[str]) -> str:
+        return f"path: {json.dumps(str(self.folder / name[1]))}"
+
     def run(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         for path in TEMPLATE.iterdir():
             if path.is_file():
-                text = path.read_text().replace("path: my_domain/", f"path: {self.folder}/")
-                text = text.replace("my_domain", self.name).replace("my-domain", self.name.replace("_", "-"))
+                text = path.read_text().replace("my_domain", self.name)
+                text = text.replace("my-domain", self.name.replace("_", "-"))
+                text = re.sub(f"path: {self.name}/([\\w.]+)", self._quoted, text)
                 (self.folder / path.name.replace("my_domain", self.name)).write_text(text)
         print(
             f"{self.folder}: change what its comments name. Then try it:\n"

@@ -60,12 +60,13 @@ def read_sides(texts: Sequence[str]) -> list[Side[Any]]:
         )
     first, *others = sides = [side(text) for text in texts]
     for other in others:
-        kinds = first.experiment.kind, other.experiment.kind
-        if len(set(kinds)) > 1:
-            raise InputError(
-                f"{first.folder} is of the kind {kinds[0]}, {other.folder} of the kind {kinds[1]}; compare "
-                "experiments of one kind"
-            )
+        for key in ("kind", "domain"):
+            values = [getattr(side.experiment, key, None) for side in (first, other)]
+            if values[0] != values[1]:
+                raise InputError(
+                    f"{first.folder} is of the {key} {values[0]}, {other.folder} of the {key} {values[1]}; compare "
+                    f"experiments of one {key}"
+                )
     return sides
 
 

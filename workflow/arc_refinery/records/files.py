@@ -25,7 +25,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, check_regular, content_hash
 from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ROWS_PER_GROUP = 2000
 
 

@@ -12,7 +12,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import make_dataclass, replace
+from dataclasses import fields, make_dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -28,12 +28,12 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.metrics import Metric
 from arc_refinery.refining.parts import LeftOut
-from arc_refinery.refining.prompts import extract_code, next_turn, opening
-from arc_refinery.rows import read_rows, row_id
+from arc_refinery.refining.prompts import extract_code, has_closed_code, next_turn, opening
+from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
 
 
-class Shown(NamedTuple):
+class Question(NamedTuple):
     """A conversation that asks for an answer, and the `detail` of its prompt."""
 
     messages: list[Message]
@@ -96,7 +96,7 @@ class Domain:
         stem = path.name.partition(".")[0]
         for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
             where = f"{path}: row {number}"
-            name = row_id(row, f"{stem}-{number:06d}", where)
+            name = row_id(row, numbered(stem, number), where)
             if name in names:
                 raise InputError(f"{where}: a row before it is called {name}, too; give each its own task_id")
             task = self.task(row, name, where)
@@ -112,24 +112,29 @@ class Domain:
         """Yield the tasks of an evaluation set; `left_out` counts by reason what gives no task."""
         yield from islice(self.tasks_of_file(Path(task_set.path), left_out, task_set.first_row), task_set.n_tasks)
 
-    def training_tasks(self, problems: Any, n_wanted: int, seed: int, left_out: Counter[str]) -> Iterator[Any]:
-        """Yield the tasks to train on; a source that can make any number makes `n_wanted`."""
-        yield from self.tasks_of_file(Path(problems.path), left_out)
-
     def training_tables(
         self, problems: Any, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut
     ) -> Iterator[pa.Table]:
-        """Yield the same as tables of records; `n_jobs`: processes."""
-        yield from records.tables(self.task_class, self.training_tasks(problems, n_wanted, seed, left_out.problems))
+        """Yield the tasks to train on, as tables of records; a source that makes any number makes `n_wanted`.
+
+        `n_jobs`: processes.
+        """
+        yield from records.tables(self.task_class, self.tasks_of_file(Path(problems.path), left_out.problems))
 
     def same_tasks(self, sets: Mapping[str, Iterable[Any]]) -> Callable[[Any], dict[tuple[str, str], str]]:
         """Return a function of a task: the evaluated tasks that it is, as {(set, task id): "id" or "content"}."""
-        ids = {name: {task.task_id for task in tasks} for name, tasks in sets.items()}
-        return lambda task: {(name, task.task_id): "id" for name, known in ids.items() if task.task_id in known}
+        known: dict[str, dict[tuple[str, str], str]] = {}  # by id or content; an id outdoes content
+        for name, tasks in sets.items():
+            for task in tasks:
+                known.setdefault(self.content(task), {})[name, task.task_id] = "content"
+                if not is_numbered(task.task_id):
+                    known.setdefault(task.task_id, {})[name, task.task_id] = "id"
+        return lambda task: known.get(self.content(task), {}) | known.get(task.task_id, {})
 
     def content(self, task: Any) -> str:
-        """Return a text that is equal for two tasks if everything but their origin is."""
-        return repr(replace(task, origin=""))
+        """Return a text that is equal for two tasks if everything but their id and origin is."""
+        names = [field.name for field in fields(task) if field.name not in ("task_id", "origin")]
+        return repr([getattr(task, name) for name in names])
 
     # Prompts
 
@@ -147,7 +152,7 @@ class Domain:
         """Return the texts by name, for their length and for the hash of settings."""
         return {}
 
-    def first_turn(self, task: Any, rng: np.random.Generator, sampling: Any, wording: Any) -> Shown:
+    def first_turn(self, task: Any, rng: np.random.Generator, sampling: Any, wording: Any) -> Question:
         """Return the conversation that asks for a task's program; `rng` is for augmentation."""
         raise NotImplementedError
 
@@ -159,7 +164,7 @@ class Domain:
         """Return a text that asks for another answer and says nothing on the first one: a control."""
         return "Write a corrected program."
 
-    def next_turn(self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Any) -> Shown:
+    def next_turn(self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Any) -> Question:
         """Return the conversation that asks to refine an attempt.
 
         `executed` is the attempt whose feedback it shows, of another task in a control; None: no feedback.
@@ -169,7 +174,7 @@ class Domain:
             feedback = self.feedback(executed.prompt, self.grade_of(executed), wording)
         earlier = list(parent.prompt.messages)
         messages = next_turn(opening(earlier) if history == "last" else earlier, parent.attempt.completion, feedback)
-        return Shown(messages, parent.prompt.detail)
+        return Question(messages, parent.prompt.detail)
 
     def attempt_detail(self, prompt: Any) -> Any:
         """Return the `detail` of attempts at a prompt; None if the domain's attempts have none."""
@@ -180,9 +185,13 @@ class Domain:
     failures_to_refine: ClassVar[tuple[str, ...]] = (Status.error,)  # statuses that `include_errors` is about
     n_executors: ClassVar[int] = 1  # sandboxes that `grade` gets; 0: it executes nothing
 
-    def program(self, text: str) -> str | None:
-        """Return the program in an answer, to show it; None without a block of code."""
+    def program(self, text: str, subject: Any) -> str | None:
+        """Return the program in an answer that is graded against the subject; None without a block of code."""
         return extract_code(text, ())
+
+    def has_closed_code(self, text: str) -> bool:
+        """Return whether the program in an answer has an end; that of a truncated answer has none."""
+        return has_closed_code(text)
 
     @contextmanager
     def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
@@ -247,7 +256,7 @@ class Domain:
 
     def facts_in_words(self, task: Any, graded: GradedAttempt) -> str:
         """Return on how much of a task an attempt is right, for the alternative text of a picture."""
-        return f"{'right' if graded.verdict.solved else 'wrong'}"
+        return "right" if graded.verdict.solved else "wrong"
 
     def draw(self, task: Any, attempts: Mapping[str, GradedAttempt], path: Path, is_small: bool) -> None:
         """Draw a task and what attempts, by label, gave for it; a small picture has the most telling part."""

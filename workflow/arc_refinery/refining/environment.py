@@ -26,6 +26,7 @@ class RefineEnvironment:
     lengths: Lengths
     domain: Domain
     wording: Any  # with the texts of the feedback between on-policy turns
+    form: str  # of this feedback; empty: the domain's first one
     include_errors: bool  # refine programs that raised, too
     history: History
     executors: tuple[Executor, ...]
@@ -40,6 +41,7 @@ class RefineEnvironment:
     def identity(self) -> dict[str, Any]:
         return {
             "template": self.domain.texts(self.wording),
+            "form": self.form,
             "history": self.history,
             "include_errors": self.include_errors,
             "lengths": self.lengths.model_dump(),

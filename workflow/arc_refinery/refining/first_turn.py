@@ -1,11 +1,11 @@
-"""Prompts of turn 1: the task, shown anew for each group of completions."""
+"""Prompts of turn 1: the task, shown in another form to each group of completions."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domain import Domain, Shown
+from arc_refinery.refining.domain import Domain, Question
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.seeding import stream
 
@@ -41,7 +41,7 @@ def first_turn_prompts(
 
 def rendered(
     cls: type[AnyPrompt],
-    shown: Shown,
+    shown: Question,
     prompt_id: str,
     task_id: str,
     n_predictions: int,

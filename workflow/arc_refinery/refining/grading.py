@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.refining.domain import Answer, Domain
-from arc_refinery.refining.prompts import has_closed_code
 from arc_refinery.sandbox import Executor
 
 ATTEMPTS_AT_ONCE = 2000  # attempts of a shard that are in memory
@@ -45,7 +44,7 @@ def verdict_of(domain: Domain, attempt: Attempt, task: Any, grade: Any) -> Verdi
         turn=attempt.turn,
         program_hash="" if grade.code is None else hashlib.sha256(grade.code.encode()).hexdigest()[:16],
         program_length=len(grade.code or ""),
-        has_closed_code=has_closed_code(attempt.completion),
+        has_closed_code=domain.has_closed_code(attempt.completion),
         status=grade.status,
         error=grade.error,
         fingerprint=result.fingerprint,

@@ -70,7 +70,7 @@ class OnPolicyEpisode:
     mask: list[int]  # 1: sampled
     logprobs: list[float] | None  # from the sampler, 0 where the mask is; None if the sampler returns none
     grades: tuple[Any, ...]  # one grade per answer
-    is_truncated: bool  # true if an answer was cut
+    is_truncated: bool  # true if an answer was cut, of those that are learned from
     answer: str  # the last answer
 
     @property
@@ -194,9 +194,9 @@ class OnPolicyTurns:
         return len(episode.context) <= self.max_tokens
 
     def _finished(self, episode: _Episode) -> OnPolicyEpisode:
-        turns = episode.turns
+        turns = learned = episode.turns
         if self.history == "last" and len(turns) > 2:
-            turns = turns[-2:]
+            turns, learned = turns[-2:], turns[-1:]
             carry_loss = [False, True]
         else:  # TRL decides about the last answer
             carry_loss = [not (turn.is_cut and self.mask_truncated) for turn in turns[:-1]] + [True]
@@ -212,6 +212,6 @@ class OnPolicyTurns:
             list(chain.from_iterable([0] * len(ids) + [int(carries)] * len(turn.ids) for ids, turn, carries in parts)),
             logprobs,
             tuple(turn.grade for turn in episode.turns),
-            any(turn.is_cut for turn in episode.turns),
+            any(turn.is_cut for turn in learned),
             episode.turns[-1].answer,
         )

@@ -37,7 +37,6 @@ class Scorer:
         self.reward = reward
         self.domain = domain
         self.executors = executors
-        self.executor = executors[0] if executors else None
         self.ends = frozenset(ends)
         self.prompts = prompts
         functions = [None if term.own_code else term.built_in[term.reward] for term in reward.terms]

@@ -182,7 +182,7 @@ def train(experiment: Refining, adapter: str) -> Train:
     training = experiment.training
     assert training
     history = experiment.refinement.history
-    on_policy = {} if history == "whole" else {"history": history}
+    is_read = history != "whole" and training.grpo is not None and not training.grpo.answers_once
     return _command(
         experiment,
         Train,
@@ -191,6 +191,6 @@ def train(experiment: Refining, adapter: str) -> Train:
         **experiment.wording,
         form=experiment.refinement.form,
         include_errors=experiment.refinement.include_errors,
-        **on_policy,
+        **({"history": history} if is_read else {}),
         sandbox=experiment.sandbox,
     )

@@ -44,8 +44,8 @@ class Rewarder(Protocol):
     """A reward function of TRL."""
 
     @property
-    def executor(self) -> Executor | None:
-        """Sandbox that runs programs; None if no programs are run."""
+    def executors(self) -> tuple[Executor, ...]:
+        """Sandboxes that run programs."""
 
     def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
@@ -120,8 +120,9 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             self._metrics["train"][f"{MEASURED}trainer_mb"].append(peak_mb)
             if torch.cuda.is_available():
                 self._metrics["train"][f"{MEASURED}gpu_mb"].append(torch.cuda.max_memory_allocated() / 2**20)
-            if self.scorer.executor:
-                self._metrics["train"][f"{MEASURED}sandbox_mb"].append(self.scorer.executor.peak_mb)
+            if self.scorer.executors:
+                sandbox_mb = sum(executor.peak_mb for executor in self.scorer.executors)
+                self._metrics["train"][f"{MEASURED}sandbox_mb"].append(sandbox_mb)
         return loss
 
     def measurements(self) -> list[dict[str, Any]]:

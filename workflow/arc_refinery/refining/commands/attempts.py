@@ -110,7 +110,7 @@ class GradeAttempts(DomainFlags):
             records.write(self.output, domain.verdict_class, verdicts, self.seed, settings, made_from=self.attempts)
 
     def prepare(self, domain: Any, tasks: Mapping[str, Any]) -> None:
-        """Check more, and give the domain what it needs besides the tasks."""
+        """Check more, and give the domain what else it needs than the tasks."""
 
 
 class Execute(Command):

@@ -12,6 +12,7 @@ from arc_refinery.commands.flags import Files, RuleFiles
 from arc_refinery.commands.outputs import Writes, records_file
 from arc_refinery.config import REPORT, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
+from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.domain import DomainFlags
 from arc_refinery.refining.config import Problems, TaskSet
 
@@ -79,10 +80,22 @@ class EvaluationTasks(DomainFlags):
         from arc_refinery import records
 
         left_out: Counter[str] = Counter()
-        tasks, seed = self.tasks(left_out), getattr(self.task_set, "seed", None) or 0
+        tasks, seed = self._as_many_as_wanted(left_out), getattr(self.task_set, "seed", None) or 0
         cls = self.loaded().task_class
         records.write(self.output, cls, tasks, seed, self.settings(), lambda: {"problems_left_out": dict(left_out)})
         _log(left_out, self.task_set.unit)
+
+    def _as_many_as_wanted(self, left_out: Counter[str]) -> Iterator[Any]:
+        """Yield the tasks; raise `InputError` at their end if they are fewer than the power of the set counts on."""
+        n_tasks = 0
+        for n_tasks, task in enumerate(self.tasks(left_out), 1):  # noqa: B007 (the last number counts)
+            yield task
+        wanted = self.task_set.expected_size or 0
+        if n_tasks < wanted:
+            raise InputError(
+                f"the set {self.task_set.name} gives {n_tasks} tasks, but its n_tasks is {wanted}; lower n_tasks, or "
+                "leave it out for all tasks"
+            )
 
     def tasks(self, left_out: Counter[str]) -> Iterator[Any]:
         return self.loaded().tasks_of_set(self.task_set, left_out)

@@ -73,6 +73,7 @@ class Train(DomainFlags, GrpoFlags):
                 lengths=self.lengths,
                 domain=domain,
                 wording=wording,
+                form=self.form or "",
                 include_errors=self.include_errors,
                 history=self.history,
                 executors=executors,
@@ -100,6 +101,6 @@ class Train(DomainFlags, GrpoFlags):
             window, answer = self.lengths.max_seq_length, self.lengths.max_completion_length
             raise NoRoomError(files, len(too_long), too_long, window, answer, MAKE_ROOM)
         statuses: Counter[str] = Counter()
-        for path in (path for path in self.dataset_path if path.suffix not in (".json", ".gz")):
+        for path in (path for path in self.dataset_path if path.suffix == ".parquet"):
             statuses.update(records.notes(path).get(STATUSES, {}))
         raise InputError(f"{files}: there are no training prompts: {nothing_to_refine(statuses)}")

@@ -149,7 +149,7 @@ class Refining(Compared[Arm]):
 
     @property
     def task_settings(self) -> dict[str, Any]:
-        """Flags of the commands that make tasks, besides their source."""
+        """Flags of the commands that make tasks, in addition to their source."""
         return {}
 
     def files_of_set(self, tasks: str) -> list[str]:
@@ -167,7 +167,7 @@ class Refining(Compared[Arm]):
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:
-        """Flags of the search for tasks to train on that are evaluated, besides the files of tasks."""
+        """Flags of the search for tasks to train on that are evaluated, in addition to the files of tasks."""
         return {}
 
     @property

@@ -43,7 +43,7 @@ class ScoredAttempt:
     grade: Any
     task_id: str
     completion: str  # the whole answer; on-policy, the last answer
-    n_tokens: int  # sampled tokens of all turns
+    n_tokens: int  # sampled tokens, of all turns that are learned from
     is_truncated: bool
     repetition: float  # share of the 4-grams of its tokens that repeat earlier ones
     reward: float  # by the first term that reads the program alone (arc-v1, ..., solved), or else by `solved`

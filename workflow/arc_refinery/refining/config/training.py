@@ -142,7 +142,7 @@ class Training(Lengths, Methods):
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
         description="Prompts of GRPO. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
-        "its own second turns); `second-turn`: refine the best incorrect attempt on it.",
+        "its own later turns); `second-turn`: refine the best incorrect attempt on it.",
     )
     prompts_per_task: PositiveInt = Field(
         1, description="For `first-turn`: prompts per task, each with its own augmentation."

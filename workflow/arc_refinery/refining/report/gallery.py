@@ -248,7 +248,7 @@ def _shown(domain: Domain, prompt: Any) -> list[str]:
 
 
 def _program(domain: Domain, graded: GradedAttempt) -> str:
-    return domain.program(graded.attempt.completion) or ""
+    return domain.program(graded.attempt.completion, domain.subject(graded.prompt)) or ""
 
 
 def _feedback(graded: GradedAttempt) -> str:

@@ -177,7 +177,7 @@ def left_out(experiment: Refining, folder: Path) -> list[str]:
         rows += provenance.rows_of(f"pairs of {purpose}", notes.get("pairs_left_out", {}))
         rows += provenance.rows_of(purpose, notes.get("problems_left_out", {}))
     has_problems = any(what.startswith("problems") for what in files)
-    if_none = "Every problem became a task, with all of its pairs." if has_problems else "Every task was used."
+    if_none = "Every problem became a task." if has_problems else "Every task was used."
     return provenance.left_out(rows, if_none)
 
 

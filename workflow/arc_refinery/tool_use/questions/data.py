@@ -20,7 +20,7 @@ from arc_refinery.asserts.rows import mbpp_row
 from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
-from arc_refinery.rows import read_rows, text_field
+from arc_refinery.rows import numbered, read_rows, text_field
 from arc_refinery.tool_use.config.experiment import Form
 from arc_refinery.tool_use.grading.answers import final_number, normalized
 
@@ -52,7 +52,7 @@ def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
     unused: Counter[str] = Counter()
     try:
         for number, row in enumerate(read_rows(path), 1):
-            question = READERS[form](row, f"{stem}-{number:06d}", f"{path}: row {number}")
+            question = READERS[form](row, numbered(stem, number), f"{path}: row {number}")
             unused.update(field for field in _UNUSED_FIELDS[form] if row.get(field))
             yield question
     finally:  # also if the caller takes only the first questions

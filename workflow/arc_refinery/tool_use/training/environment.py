@@ -111,12 +111,11 @@ class Rewards:
     """A reward function of TRL: grades the last turn of each episode, and logs each term of the reward."""
 
     def __init__(
-        self, executor: Executor, graders: Executor, num_generations: int, max_tokens: int, reward: Reward
+        self, executors: tuple[Executor, Executor], num_generations: int, max_tokens: int, reward: Reward
     ) -> None:
-        """`graders` compares the programs' values with the expected ones, and never runs a program (code_exec.py)."""
+        """`executors` run programs, and compare their values with the expected ones (code_exec.py)."""
         self.reward = reward
-        self.executor = executor
-        self.graders = graders
+        self.executors = executors
         self.num_generations = num_generations
         self.max_tokens = max_tokens  # limit of an episode
         self.rewards: list[float] = []
@@ -128,7 +127,7 @@ class Rewards:
         episodes = [environment.episode for environment in environments]
         questions = [environment.question for environment in environments]
         turns, call_format = [episode.last_turn for episode in episodes], episodes[0].toolbox.call_format
-        graded = grade_episodes(turns, questions, self.executor, self.graders, call_format)
+        graded = grade_episodes(turns, questions, *self.executors, call_format)
         finished = [
             scored_episode(question, episode, grade, self.max_tokens)
             for question, episode, grade in zip(questions, episodes, graded, strict=True)
@@ -303,7 +302,7 @@ class ToolEnvironment:
             self.users,
             settings=self.training,
             scorer=Rewards(
-                *self.executors, self.training.num_generations, self.generation.max_episode_tokens, self.reward
+                self.executors, self.training.num_generations, self.generation.max_episode_tokens, self.reward
             ),
             environment_factory=self._factories(),
             **arguments,

@@ -13,7 +13,7 @@ from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.refining import domain
-from arc_refinery.refining.domain import Answer, GradedAttempt, Result, Shown
+from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
 from arc_refinery.refining.domains.arc import metrics as arc_metrics
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade, Problems, Sampling, TaskSet
@@ -73,7 +73,7 @@ class Domain(domain.Domain):
         colors = {f"color {number}": word for number, word in enumerate(wording.notation.colors)}
         return {name: text for name, text in texts.items() if isinstance(text, str)} | colors
 
-    def first_turn(self, task: Task, rng: np.random.Generator, sampling: Sampling, wording: Template) -> Shown:
+    def first_turn(self, task: Task, rng: np.random.Generator, sampling: Sampling, wording: Template) -> Question:
         return augmented_first_turn(task, rng, sampling, wording)
 
     def feedback(self, prompt: Prompt, grade: Grade, wording: Template) -> str:
@@ -88,12 +88,12 @@ class Domain(domain.Domain):
 
     def next_turn(
         self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Template
-    ) -> Shown:
+    ) -> Question:
         if wording.form != RESIDUAL_ONLY:
             return super().next_turn(parent, executed, history, wording)
         residual, shown = residual_task(parent), parent.prompt.detail
         messages = first_turn(residual_task(executed), wording) if executed else list(parent.prompt.messages)
-        return Shown(messages, ShownTask(shown.augmentation, shown.train_order, residual.train, residual.test))
+        return Question(messages, ShownTask(shown.augmentation, shown.train_order, residual.train, residual.test))
 
     def attempt_detail(self, prompt: Prompt) -> View:
         return View(prompt.detail.augmentation, prompt.detail.train_order)
@@ -105,7 +105,7 @@ class Domain(domain.Domain):
     def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
         return grading.subjects(attempts, tasks, self.outputs_of_parents)
 
-    def program(self, text: str) -> str | None:
+    def program(self, text: str, subject: grading.Subject) -> str | None:
         return extract_code(text)
 
     def subject(self, prompt: Prompt) -> grading.Subject:

@@ -6,13 +6,13 @@ import numpy as np
 
 from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.tasks import Task
-from arc_refinery.refining.domain import Shown
+from arc_refinery.refining.domain import Question
 from arc_refinery.refining.domains.arc.config.sampling import Sampling
 from arc_refinery.refining.domains.arc.prompts import Template, first_turn
 from arc_refinery.refining.domains.arc.records import ShownTask
 
 
-def augmented_first_turn(task: Task, rng: np.random.Generator, sampling: Sampling, template: Template) -> Shown:
+def augmented_first_turn(task: Task, rng: np.random.Generator, sampling: Sampling, template: Template) -> Question:
     """Draw the augmentation, the order of the train pairs and, if only one is shown, the test input."""
     augmentation, order = IDENTITY, tuple(range(len(task.train)))
     if sampling.use_data_augmentation:
@@ -23,11 +23,11 @@ def augmented_first_turn(task: Task, rng: np.random.Generator, sampling: Samplin
 
 def first_turn_in(
     task: Task, augmentation: Augmentation, order: tuple[int, ...], template: Template, only_test: int | None = None
-) -> Shown:
+) -> Question:
     """Return the first turn that shows a task in this augmentation and order of its train pairs.
 
     `only_test` is the index of the only test input in its text; None: the text has all test inputs.
     """
     seen = task.map_grids(augmentation.apply).reorder_train(order)
     visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
-    return Shown(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test))
+    return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test))

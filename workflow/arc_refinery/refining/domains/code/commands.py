@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,9 +29,8 @@ class Tasks(tasks.Tasks):
     def tables(self, domain: "Domain", n_wanted: int, left_out: "LeftOut") -> "Iterator[pa.Table]":
         from arc_refinery import records
 
-        path, n = Path(str(self.problems.path)), self.problems.n_tasks
-        usable = _usable(domain, path, self.problems.n_shown_tests, self.sandbox, self.n_jobs, left_out.problems)
-        yield from records.tables(domain.task_class, islice(usable, n))
+        usable = _usable(domain, self.problems, self.sandbox, self.n_jobs, left_out.problems)
+        yield from records.tables(domain.task_class, usable)
 
 
 class EvaluationTasks(tasks.EvaluationTasks):
@@ -40,15 +38,12 @@ class EvaluationTasks(tasks.EvaluationTasks):
     sandbox: Annotated[config.Sandbox, FLAT] = config.Sandbox()
 
     def tasks(self, left_out: Counter[str]) -> "Iterator[CodeTask]":
-        path, first, n = Path(str(self.task_set.path)), self.task_set.first_row, self.task_set.n_tasks
-        usable = _usable(self.loaded(), path, self.task_set.n_shown_tests, self.sandbox, 1, left_out, first)
-        return islice(usable, n)
+        return _usable(self.loaded(), self.task_set, self.sandbox, 1, left_out, self.task_set.first_row)
 
 
 def _usable(
     domain: "Domain",
-    path: Path,
-    n_shown: int | None,
+    source: Problems | TaskSet,
     sandbox: config.Sandbox,
     n_jobs: int,
     counts: Counter[str],
@@ -58,10 +53,11 @@ def _usable(
     from arc_refinery.refining.domains.code.grading import usable_tasks
     from arc_refinery.refining.domains.code.tasks import LeftOut
 
+    path, n_shown, n_wanted = Path(str(source.path)), source.n_shown_tests, source.n_tasks
     left_out = LeftOut()
     with domain.executors(sandbox, n_jobs) as executors:
         try:
-            yield from usable_tasks(path, n_shown, executors, left_out, first_row)  # type: ignore[arg-type]
+            yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted)  # type: ignore[arg-type]
         finally:  # also if only the first ones are wanted
             by_reason: dict[str, list[str]] = {}
             for name, (reason, _) in left_out.rows.items():

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domain import Answer, GradedAttempt, Result, Shown
+from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.code import feedback, grading, wording
 from arc_refinery.refining.domains.code.forms import FORMS
 from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade
@@ -42,8 +41,8 @@ class Domain(domain.Domain):
     def texts(self, texts: Wording) -> dict[str, str]:
         return texts.texts()
 
-    def first_turn(self, task: CodeTask, rng: np.random.Generator, sampling: Sampling, texts: Wording) -> Shown:
-        return Shown(wording.first_turn(task, texts), task)
+    def first_turn(self, task: CodeTask, rng: np.random.Generator, sampling: Sampling, texts: Wording) -> Question:
+        return Question(wording.first_turn(task, texts), task)
 
     def feedback(self, prompt: Prompt, grade: CodeGrade, texts: Wording) -> str:
         return feedback.feedback(grade, texts)
@@ -55,11 +54,14 @@ class Domain(domain.Domain):
 
     failures_to_refine, n_executors = FAILURES_TO_REFINE, 3
 
-    def program(self, text: str) -> str | None:
-        return last_program(after_thought(text), ())
+    def program(self, text: str, task: CodeTask) -> str | None:
+        return grading.program(text, task)
+
+    def has_closed_code(self, text: str) -> bool:
+        return text.count("```") % 2 == 0 and last_program(after_thought(text), ()) is not None
 
     def grade(self, answers: Sequence[Answer], executors: Any) -> Generator[CodeGrade, None, None]:
-        yield from grading.grade(answers, executors)
+        return grading.grade(answers, executors)
 
     def result(self, grade: CodeGrade, attempt: Any, task: CodeTask) -> Result:
         return Result(grade.score, grade.is_solved, grade.fingerprint, grade.detail)
@@ -88,9 +90,6 @@ class Domain(domain.Domain):
         "- **is_correct**: tasks with an attempt that passes all tests; these are called *solved*. "
         "**shown_is_correct**: tasks with an attempt that passes all shown tests."
     )
-
-    def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
-        return attempts.assign(shown_solved=attempts["score"] == 1.0, hidden_solved=attempts["solved"])
 
     # Report
 

@@ -83,7 +83,8 @@ def _traceback(number: int, test: ShownTest, wording: Wording) -> str:
 
 
 def _error(test: ShownTest) -> str:
-    return f"{_exception(test)} (line {test.line})" if test.line else _exception(test)
+    first, *others = _exception(test).split("\n")
+    return "\n".join([f"{first} (line {test.line})" if test.line else first, *others])
 
 
 def _exception(test: ShownTest) -> str:

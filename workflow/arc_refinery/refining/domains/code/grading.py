@@ -10,7 +10,7 @@ tests run together; a program that does not end on one of them passes none. Valu
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -101,11 +101,16 @@ class CodeGrade(Grade):
         return CodeDetail(self.passed, self.score, self.hidden_score, self.n_hidden, self.shown)
 
 
-def grade(answers: Iterable[tuple[str, CodeTask]], executors: Executors) -> Iterator[CodeGrade]:
+def program(text: str, task: CodeTask) -> str | None:
+    """Return the program in an answer, or None without one: the last block that defines what the tests call."""
+    return last_program(after_thought(text), task.names)
+
+
+def grade(answers: Iterable[tuple[str, CodeTask]], executors: Executors) -> Generator[CodeGrade, None, None]:
     """Yield grades in order. A failing program is a grade; a failing sandbox raises."""
     remaining = iter(answers)
     while batch := list(islice(remaining, _AT_ONCE)):
-        programs = [last_program(after_thought(text), task.names) for text, task in batch]
+        programs = [program(text, task) for text, task in batch]
         yield from grade_programs(programs, [task for _, task in batch], executors)
 
 
@@ -132,12 +137,20 @@ def grade_programs(
 
 
 def usable_tasks(
-    path: Path, n_shown_tests: int | None, executors: Executors, left_out: LeftOut, first_row: int = 0
+    path: Path,
+    n_shown_tests: int | None,
+    executors: Executors,
+    left_out: LeftOut,
+    first_row: int = 0,
+    n_wanted: int | None = None,
 ) -> Iterator[CodeTask]:
-    """Yield the tasks of a file whose own programs pass all tests; raise `InputError` if there is none."""
+    """Yield the first tasks of a file whose own programs pass all tests; raise `InputError` if there is none.
+
+    No row is read behind the last task of those that are wanted.
+    """
     n_tasks = 0
     remaining = read_tasks(path, n_shown_tests, left_out, first_row)
-    while batch := list(islice(remaining, _AT_ONCE)):
+    while batch := list(islice(remaining, _AT_ONCE if n_wanted is None else min(_AT_ONCE, n_wanted - n_tasks))):
         references = [task.reference or None for task in batch]
         for task, graded in zip(batch, grade_programs(references, batch, executors), strict=True):
             if task.reference and not graded.is_solved:
@@ -154,7 +167,9 @@ def usable_tasks(
 
 def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: AssertsReport | None) -> CodeGrade:
     stopped = next((result for result in results if not result.calls), None)
-    values = [[(call.value.kind, call.value.data, call.value.error) for call in result.calls] for result in results]
+    values = [
+        [(call.value.kind, call.value.data, call.value.error, call.text) for call in result.calls] for result in results
+    ]
     return CodeGrade(
         status=str(stopped.outcome if stopped else Status.ok),
         error=stopped.reason if stopped else "",
@@ -168,7 +183,9 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
 
 def _shown_test(test: str, result: AssertResult, code: str) -> ShownTest:
     raised = next((call for call in result.calls if call.value.kind == "error"), None)
-    is_error = result.outcome not in (AssertOutcome.passed, AssertOutcome.failed, AssertOutcome.not_plain)
+    error = "" if result.outcome in (AssertOutcome.passed, AssertOutcome.failed) else result.reason
+    if result.outcome == AssertOutcome.not_plain:
+        error = f"AssertionError: the result cannot be compared: {error}"
     lines = code.split("\n")
     line = result.line if result.line and result.line <= len(lines) else 0
     return ShownTest(
@@ -176,7 +193,7 @@ def _shown_test(test: str, result: AssertResult, code: str) -> ShownTest:
         outcome=str(result.outcome),
         values=tuple(ShownValue(call.source, call.text) for call in result.calls if call.value.kind != "error"),
         raised=raised.source if raised else "",
-        error=result.reason.removesuffix(f" (line {result.line})") if is_error else "",
+        error=error.removesuffix(f" (line {result.line})"),
         line=line,
         code=lines[line - 1].strip() if line else "",
         is_before_call=not result.calls and result.outcome == AssertOutcome.error,

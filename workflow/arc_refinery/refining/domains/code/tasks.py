@@ -35,12 +35,11 @@ from arc_refinery.asserts.split import (
     hidden_checks,
     needed_setup,
     plan,
-    without_truth,
 )
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.programs import UNREADABLE, defined_names, parsed
-from arc_refinery.rows import read_rows, row_id, text_field, texts_field
+from arc_refinery.rows import numbered, read_rows, row_id, text_field, texts_field
 
 NO_TESTS = "no tests"
 NO_ASSERT = "a test is not an assert"
@@ -75,7 +74,7 @@ class CodeTask:
             code = self.starter
         return Suite(
             Asserts(tuple(statements), self.imports, self.setup),
-            code or "\n".join(f"def {name}(*args, **kwargs): pass" for name in self.names),
+            code or "\n".join(map(_stub, self.names)),
         )
 
     @property
@@ -113,7 +112,7 @@ def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut, first_r
     names: set[str] = set()
     for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
         where = f"{path}: row {number}"
-        task = _task_of(row, f"{stem}-{number:06d}", where, n_shown_tests)
+        task = _task_of(row, numbered(stem, number), where, n_shown_tests)
         if task.task_id in names:
             raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
         names.add(task.task_id)
@@ -172,11 +171,16 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
         text=text_field(row, "prompt", where).strip(),
         names=(),
         shown=tests[:n_shown],
-        hidden=tests[n_shown:] + hidden,
+        hidden=tuple(dict.fromkeys(tests[n_shown:] + hidden)),
         setup=_optional(row, "setup", where),
         starter=_optional(row, "starter", where).strip("\n"),
         reference=_optional(row, "reference", where) or _optional(row, "code", where),
     )
+
+
+def _stub(name: str) -> str:
+    """Return what stands for a program of unknown content; whatever is done with an instance belongs to it."""
+    return f"class {name}: pass" if name[:1].isupper() else f"def {name}(*args, **kwargs): pass"
 
 
 def _optional(row: Any, field: str, where: str) -> str:
@@ -194,34 +198,31 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
     if not shown:
         hidden = hidden_checks(Suite(tests, reference, prompt))
         shown = [test for test, is_hidden in zip(check.tests, hidden, strict=True) if not is_hidden] or check.tests[:1]
-    n_shown = len(shown) if n_shown is None else n_shown
-    ordered = list(dict.fromkeys([*shown, *check.tests]))
     task = CodeTask(
         task_id=row_id(row, name, where),
         text="",
         names=(entry,),
-        shown=tuple(ordered[:n_shown]),
-        hidden=tuple(ordered[n_shown:]),
+        shown=tuple(shown),
+        hidden=tuple(dict.fromkeys(check.tests)),
         imports=tests.imports,
         setup=tests.setup,
         starter=prompt.strip("\n"),
         reference=reference,
     )
-    # most functions `check` repeat examples of the docstring
-    hidden_only = tuple(test for test, repeats in zip(task.hidden, _repeats_shown(task), strict=True) if not repeats)
-    return replace(task, hidden=hidden_only)
+    # most functions `check` repeat examples of the docstring, which the starter shows whatever `n_shown` is
+    unseen = [test for test, repeats in zip(task.hidden, _repeats_shown(task), strict=True) if not repeats]
+    n_shown = len(shown) if n_shown is None else n_shown
+    n_more = max(n_shown - len(shown), 0)
+    return replace(task, shown=(*shown[:n_shown], *unseen[:n_more]), hidden=tuple(unseen[n_more:]))
 
 
 def _repeats_shown(task: CodeTask) -> list[bool]:
-    """Return for each hidden test whether it makes only calls of shown ones."""
+    """Return for each hidden test whether it makes only calls that the prompt shows."""
     suite = task.suite(task.shown + task.hidden)
-    checks = plan(suite.asserts, suite.reference)
-    calls = [
-        {without_truth(checks.calls[index]) for index in check.values} if isinstance(check, Check) else None
-        for check in checks.checks
-    ]
-    shown: set[str] = set().union(*filter(None, calls[: len(task.shown)]))
-    return [made is not None and made <= shown for made in calls[len(task.shown) :]]
+    suite = replace(suite, text="\n".join([task.text, task.starter, *task.shown]))
+    checks = plan(suite.asserts, suite.reference).checks
+    is_hidden = dict(list(enumerate(hidden_checks(suite)))[len(task.shown) :])
+    return [isinstance(checks[number], Check) and not hidden for number, hidden in is_hidden.items()]
 
 
 class _Check(ast.NodeTransformer):

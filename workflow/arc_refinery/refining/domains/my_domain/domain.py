@@ -17,7 +17,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import config, domain
-from arc_refinery.refining.domain import Answer, Shown
+from arc_refinery.refining.domain import Answer, Question
 from arc_refinery.refining.metrics import Metric
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Script, Status
@@ -70,15 +70,15 @@ class Domain(domain.Domain):
         return Task(task_id, text_field(row, "question", where), shown, hidden) if shown else None
 
     # Change: the prompt of a first turn.
-    def first_turn(self, task: Task, rng: np.random.Generator, sampling: config.Sampling, wording: Any) -> Shown:
+    def first_turn(self, task: Task, rng: np.random.Generator, sampling: config.Sampling, wording: Any) -> Question:
         examples = "\n".join(f"For n = {case.n} it prints {case.output!r}." for case in task.shown)
         question = f"Write a Python program in a ```python block. {task.question}\n{examples}"
-        return Shown([Message(role="user", content=question)])
+        return Question([Message(role="user", content=question)])
 
     # Change: how answers are graded. A sandbox runs the programs (docs/internals.md), and never gets expected outputs.
     # A domain that executes nothing has `n_executors = 0`, and no executors here.
     def grade(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[Grade, None, None]:
-        programs = [self.program(text) for text, _ in answers]
+        programs = [self.program(text, task) for text, task in answers]
         outcomes = executors[0].run(
             Script("", (f"n = {case.n}", program), interactive=True, program=1)  # a process of its own for each case
             for program, (_, task) in zip(programs, answers, strict=True)

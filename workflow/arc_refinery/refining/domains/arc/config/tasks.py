@@ -158,7 +158,7 @@ class TaskSet(tasks.TaskSet):
         if not self.n_hidden:
             return ""
         return (
-            f"Each task has {self.n_hidden} hidden test pairs besides those of its prompts: a program is correct on "
+            f"Each task has {self.n_hidden} hidden test pairs, which its prompts do not show: a program is correct on "
             "test pairs if it answers these, too."
         )
 
