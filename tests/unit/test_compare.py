@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import ROOT
 from factories import make_task
 from handmade import WRONG, finished, settings
 from messages import Wording, line_with
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.config import ConfigError, validate_experiment
+from arc_refinery.config import ConfigError, load_experiment, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import arms_to_pair, read_sides, side
 from arc_refinery.refining.domains.arc.config import ArcExperiment
@@ -50,6 +51,15 @@ def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
     content = settings({"independent": [{"n_predictions": 2}]}, "other", **changes)
     _, folder = finished(results, content, answers, tasks, n_shards=2)
     return folder
+
+
+def test_two_domains_are_refused(demo: Path, tmp_path: Path, wording: Wording):
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "settings.json").write_text(load_experiment(ROOT / "config/code-demo.yaml").model_dump_json())
+    with pytest.raises(InputError, match=f"{demo} is of the domain arc, {code} of the domain code") as refusal:
+        read_sides([str(demo), str(code)])
+    wording(refusal.value)
 
 
 def test_arms_of_one_experiment_are_paired_by_task(demo: Path):

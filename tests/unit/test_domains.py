@@ -287,6 +287,13 @@ def test_a_domain_is_named_by_a_text(value: Any):
         validate_experiment(content(value), "mine.yaml")
 
 
+def test_the_experiment_of_a_domain_is_one_of_refining(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    more = {"config": "from arc_refinery.config import Experiment"}
+    name = write_package(tmp_path, monkeypatch, "plain_domain", more)
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: domain is {name}, but its config:Experiment is not .*Rows"):
+        validate_experiment(content(name), "mine.yaml")
+
+
 # config
 
 

@@ -140,9 +140,12 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
         own = experiment_class(kind, domain)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    if not isinstance(own, type) or not issubclass(own, Experiment):
+    key, value, base = "kind", kind, "config.Experiment"
+    if kind == "refining":
+        key, value, base = "domain", domain, "refining.config.RowsExperiment"
+    if not isinstance(own, type) or not issubclass(own, Experiment) or key not in own.model_fields:
         raise ConfigError(
-            f"{origin}: kind is {kind}, but its config:Experiment is not a subclass of arc_refinery.config.Experiment "
+            f"{origin}: {key} is {value}, but its config:Experiment is not a subclass of arc_refinery.{base} "
             "(docs/development.md)"
         )
     return own

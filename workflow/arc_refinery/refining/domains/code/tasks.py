@@ -35,6 +35,7 @@ from arc_refinery.asserts.split import (
     hidden_checks,
     needed_setup,
     plan,
+    without_truth,
 )
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
@@ -218,11 +219,17 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
 
 def _repeats_shown(task: CodeTask) -> list[bool]:
     """Return for each hidden test whether it makes only calls that the prompt shows."""
-    suite = task.suite(task.shown + task.hidden)
-    suite = replace(suite, text="\n".join([task.text, task.starter, *task.shown]))
-    checks = plan(suite.asserts, suite.reference).checks
-    is_hidden = dict(list(enumerate(hidden_checks(suite)))[len(task.shown) :])
-    return [isinstance(checks[number], Check) and not hidden for number, hidden in is_hidden.items()]
+    suite = replace(task.suite(task.shown + task.hidden), text=f"{task.text}\n{task.starter}")
+    checks = plan(suite.asserts, suite.reference)
+    calls = [
+        {without_truth(checks.calls[index]) for index in check.values} if isinstance(check, Check) else None
+        for check in checks.checks
+    ]
+    shown: set[str] = set().union(*filter(None, calls[: len(task.shown)]))
+    return [
+        made is not None and (made <= shown or not is_hidden)
+        for made, is_hidden in list(zip(calls, hidden_checks(suite), strict=True))[len(task.shown) :]
+    ]
 
 
 class _Check(ast.NodeTransformer):
