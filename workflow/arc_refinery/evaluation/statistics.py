@@ -80,18 +80,24 @@ def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, prompts: NDAr
 
     P(train and test) = P(train) + P(test) - P(train or test).
     """
+    return _solved_at_k(*_per_prompt(train_is_correct, test_is_correct, prompts), k=k)
+
+
+def _per_prompt(train: _Bools, test: _Bools, prompts: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return numbers per prompt: of attempts, and of those that are correct on train, on test, and on one of them."""
     _, prompt_of_attempt = np.unique(prompts, return_inverse=True)
-    sizes = np.bincount(prompt_of_attempt)
-    train, test, either = (
-        _any_at_k(sizes, np.bincount(prompt_of_attempt, weights=flags).astype(int), k)
-        for flags in (train_is_correct, test_is_correct, train_is_correct | test_is_correct)
-    )
+    flags = (np.ones_like(train), train, test, train | test)
+    return [np.bincount(prompt_of_attempt, weights=flag).astype(int) for flag in flags]
+
+
+def _solved_at_k(sizes: NDArray[Any], *n_correct: NDArray[Any], k: int) -> float:
+    train, test, either = (_any_at_k(sizes, numbers, k) for numbers in n_correct)
     return train + test - either
 
 
 def _any_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
     """Return the probability that k attempts contain a correct one, from the numbers per prompt."""
-    if k >= sizes.sum():
+    if k >= sizes.sum() or not n_correct.any():
         return float(n_correct.any())
     short = np.flatnonzero(sizes < sizes.max())
     if len(short) == 1:
@@ -190,9 +196,10 @@ def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, 
             continue
         slot, train, test, prompts, cost = tasks[task_id]
         first = slot < n_first
+        numbers = _per_prompt(train[first], test[first], prompts[first])
         for k in range(1, budget + 1):
             if k <= n_first:
-                solved[index, k - 1] = solved_at_k(train[first], test[first], prompts[first], k) if first.any() else 0.0
+                solved[index, k - 1] = _solved_at_k(*numbers, k=k) if first.any() else 0.0
                 tokens[k - 1] += cost[first].mean() * min(k, first.sum()) if first.any() else 0.0
             else:
                 spent = slot < k
