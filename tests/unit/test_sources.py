@@ -648,6 +648,7 @@ def test_an_unknown_id_is_named_with_the_set_it_was_looked_for_in(wording: Wordi
     ("name", "split"),
     [
         ("config/tasks/arc-agi-1-evaluation-short.txt", "evaluation"),
+        ("config/tasks/arc-agi-1-evaluation-shortest.txt", "evaluation"),
         ("config/tasks/arc-agi-1-training-short.txt", "training"),
         ("tests/workflow/tasks.txt", "evaluation"),
     ],
