@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import DynamicCache
 
-from arc_refinery.models.shared_attention import SideBySide
+from arc_refinery.models.shared_attention import Continued, SideBySide
 from arc_refinery.sampling.prefixes import Prefixes
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]  # a few numbers
@@ -43,6 +43,22 @@ def test_each_prompt_attends_to_itself(n_heads: int, scale: float | None) -> Non
         alone = query[:, :, part], key[:, :, part], value[:, :, part]
         expected = scaled_dot_product_attention(*alone, is_causal=True, enable_gqa=True, scale=scale)
         assert torch.allclose(result[:, :, part], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("n_heads", [2, 6])
+@pytest.mark.parametrize("scale", [None, 1.5])
+def test_a_text_attends_to_what_was_read_of_it_before(n_heads: int, scale: float | None) -> None:
+    """Texts of 3, 7 and 1 tokens, of which 2, 6 and none were read before."""
+    query, key, value = random(1, n_heads, 11, SIZE), random(1, 2, 11, SIZE), random(1, 2, 11, SIZE)
+    whole = SideBySide(LENGTHS).attend(0, query, key, value, scale)
+    before = [[(key[0, :, first:last], value[0, :, first:last])] for first, last in ((0, 2), (3, 9))]
+    new = [2, 9, 10]
+    result = Continued([1, 1, 1], [*before, []]).attend(0, query[:, :, new], key[:, :, new], value[:, :, new], scale)
+    assert torch.allclose(result, whole[:, :, new], atol=1e-6)
+    before = [[(key[0, :, :1], value[0, :, :1])], [], []]  # of the first text, one of three
+    new = [*range(1, 11)]
+    result = Continued([2, 7, 1], before).attend(0, query[:, :, new], key[:, :, new], value[:, :, new], scale)
+    assert torch.allclose(result, whole[:, :, new], atol=1e-6)
 
 
 def worst(

@@ -252,6 +252,29 @@ def test_an_adapter_acts_as_peft_applies_it(
     assert texts != [greedy(tiny_network, sampler.tokenizer, prompt) for prompt in prompts]
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_later_turn_reads_only_what_is_new(prompts: list[Prompt], temperature: float) -> None:
+    """Three turns of two prompts with three rows each, of which some are cut and one ends after the first turn."""
+    settings = {"temperature": temperature, "max_output_tokens": 9}
+    keeping = decoded_otherwise(**settings)
+    n_read: list[int] = []
+    keeping.network.get_input_embeddings().register_forward_hook(lambda _, ids, __: n_read.append(ids[0].shape[1]))
+    contexts = [TOKENIZER(prompt.text, add_special_tokens=False)["input_ids"] for prompt in prompts[:2]]
+    rows = [list(ids) for ids in contexts for _ in range(3)]
+    results = [TOKENIZER(text, add_special_tokens=False)["input_ids"] for text in ("no", "try again", "3")]
+    for turn in range(3):
+        n_before, seeds = len(n_read), [turn] * len(rows)
+        turns = keeping.sample_turns(rows, seeds)
+        assert turns == decoded_otherwise(**settings).sample_turns(rows, seeds)
+        distinct = set(map(tuple, rows))
+        # of what follows a prompt, the last token of a turn has not been read
+        assert n_read[n_before] == (
+            sum(map(len, distinct)) if turn == 0 else len(distinct) * len([0, *results[turn - 1]])
+        )
+        rows = [row + ids + results[turn] for row, ids in zip(rows, turns, strict=True)]
+        del rows[4:5]
+
+
 def test_end_tokens_of_the_generation_config_end_a_completion(prompts: list[Prompt], tmp_path: Path) -> None:
     coldest = replace(DECODING, temperature=0.0)
     before = sampled(TransformersSampler(MODEL, None, coldest, TOKENIZER), prompts[:1])[0][0]

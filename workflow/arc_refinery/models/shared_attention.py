@@ -41,6 +41,33 @@ class SideBySide:
         return torch.cat([scaled_dot_product_attention(*text, is_causal=True, scale=scale) for text in texts], 2)
 
 
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """Texts, one after another in one row; each attends, causally, to what was read of it before, and to itself.
+
+    `before` has the keys and values of each text in each layer, (heads, tokens, size of a head), or none.
+    """
+
+    lengths: list[int]
+    before: Sequence[Sequence[tuple[Tensor, Tensor]]]
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float | None) -> Tensor:
+        n_repeats = query.shape[1] // key.shape[1]
+        parts = []
+        for own, earlier in zip(split_by_lengths(self.lengths, query, key, value), self.before, strict=True):
+            if not earlier:
+                parts.append(scaled_dot_product_attention(*own, is_causal=True, scale=scale))
+                continue
+            keys, values = (
+                torch.cat([repeat_kv(read.unsqueeze(0), n_repeats), new], 2)
+                for read, new in zip(earlier[layer], own[1:], strict=True)
+            )
+            n_new, n_all = own[0].shape[2], keys.shape[2]
+            visible = query.new_ones(n_new, n_all, dtype=torch.bool).tril(n_all - n_new)
+            parts.append(scaled_dot_product_attention(own[0], keys, values, attn_mask=visible, scale=scale))
+        return torch.cat(parts, 2)
+
+
 def split_by_lengths(
     lengths: Sequence[int], query: Tensor, key: Tensor, value: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -113,6 +140,13 @@ def side_by_side(ids: Tensor, lengths: list[int]) -> dict[str, Any]:
     """Return the arguments of a call that reads texts of these lengths; `ids` has them in one row: (1, tokens)."""
     positions = torch.cat([torch.arange(length) for length in lengths])
     return layout_arguments(SideBySide(lengths), ids, positions.unsqueeze(0).to(ids.device))
+
+
+def continued(ids: Tensor, lengths: list[int], before: Sequence[Sequence[tuple[Tensor, Tensor]]]) -> dict[str, Any]:
+    """Return the arguments of a call that reads more of texts; `ids` has all that is new in one row: (1, tokens)."""
+    n_before = [earlier[0][0].shape[1] if earlier else 0 for earlier in before]
+    positions = torch.cat([torch.arange(length) + n for length, n in zip(lengths, n_before, strict=True)])
+    return layout_arguments(Continued(lengths, before), ids, positions.unsqueeze(0).to(ids.device))
 
 
 def _attention(

@@ -11,24 +11,45 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
+Keys = list[tuple[Tensor, Tensor]]  # keys and values of a text in each layer: (heads, tokens, size of a head)
+
 
 class Prefixes:
     """Prompts that were read side by side, and the rows of their completions.
 
-    `read` has their keys and values and is emptied; `owners` has the number of each row's prompt, in order: (rows,).
+    `read` has the keys and values of their last tokens, `lengths` of each, and is emptied; `before` has those of the
+    tokens before, if any; `owners` has the number of each row's prompt, in order: (rows,). `whole` gets the keys of
+    each whole prompt.
     """
 
-    def __init__(self, read: DynamicCache, lengths: Sequence[int], owners: Tensor) -> None:
+    def __init__(
+        self,
+        read: DynamicCache,
+        lengths: Sequence[int],
+        owners: Tensor,
+        before: Sequence[Keys] = (),
+        whole: Sequence[Keys] = (),
+    ) -> None:
         self.owners = owners
         self.places = torch.cat([torch.arange(int(n)) for n in torch.bincount(owners)]).to(owners.device)
         self.keys: list[Tensor] = []  # one per layer: (prompts, heads, tokens of the longest, size of a head)
         self.values: list[Tensor] = []
         while read.layers:  # emptied on the way, so that there is only one copy of all layers
             layer = read.layers.pop(0)
-            self.keys.append(_padded(layer.keys, lengths))
-            self.values.append(_padded(layer.values, lengths))
+            keys, values = (list(packed[0].split(list(lengths), 1)) for packed in (layer.keys, layer.values))
+            for number, earlier in enumerate(before):
+                if earlier:
+                    key, value = earlier.pop(0)
+                    keys[number], values[number] = (
+                        torch.cat([key, keys[number]], 1),
+                        torch.cat([value, values[number]], 1),
+                    )
+            for number, of_layers in enumerate(whole):
+                of_layers.append((keys[number], values[number]))
+            self.keys.append(_padded(keys))
+            self.values.append(_padded(values))
         n_columns = self.keys[0].shape[2]
-        missing = torch.arange(n_columns) >= torch.tensor(lengths).unsqueeze(1)
+        missing = torch.arange(n_columns) >= torch.tensor([key.shape[1] for key in keys]).unsqueeze(1)
         self.bias = torch.zeros(missing.shape).masked_fill(missing, -torch.inf).to(owners.device)
         self.width = int(self.places.max()) + 1  # most rows of a prompt
 
@@ -84,7 +105,6 @@ class _Part:
         return (self.mean * mine + other.mean * others) / (mine + others)
 
 
-def _padded(packed: Tensor, lengths: Sequence[int]) -> Tensor:
-    """(1, heads, tokens of all prompts, size) -> (prompts, heads, tokens of the longest, size), zeros at the ends."""
-    parts = packed[0].transpose(0, 1).split(list(lengths))
-    return pad_sequence(list(parts), batch_first=True).transpose(1, 2).contiguous()
+def _padded(parts: Sequence[Tensor]) -> Tensor:
+    """Prompts of (heads, tokens, size) -> (prompts, heads, tokens of the longest, size), zeros at the ends."""
+    return pad_sequence([part.transpose(0, 1) for part in parts], batch_first=True).transpose(1, 2).contiguous()

@@ -9,31 +9,49 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from arc_refinery.errors import NotFiniteError
-from arc_refinery.models.shared_attention import layout_arguments, side_by_side
-from arc_refinery.sampling.prefixes import Prefixes
+from arc_refinery.models.shared_attention import continued, layout_arguments, side_by_side
+from arc_refinery.sampling.prefixes import Keys, Prefixes
 
 
 class Rows:
     """Completions that have not ended, and what the network has read of them."""
 
-    def __init__(self, network: Any, prompts: Sequence[Sequence[int]], owners: Tensor, shares: bool) -> None:
+    def __init__(
+        self,
+        network: Any,
+        prompts: Sequence[Sequence[int]],
+        owners: Tensor,
+        shares: bool,
+        before: Sequence[Keys] = (),
+        is_kept: bool = False,
+    ) -> None:
         """Read the prompts; `owners` has the number of each row's prompt, in order: (rows,).
 
-        Without `shares` there is one prompt, and its keys are copied to each row.
+        Without `shares` there is one prompt, and its keys are copied to each row. `before` has the keys of tokens at
+        the beginning of each prompt, which are not read again, and is emptied. With `is_kept`, `kept` has the keys of
+        all that was read of a row, by its number, as soon as the row has ended.
         """
         self.network = network
         device = network.device
-        lengths = [len(prompt) for prompt in prompts]
+        n_before = [keys[0][0].shape[1] if keys else 0 for keys in before] or [0] * len(prompts)
+        unread = [prompt[n:] for prompt, n in zip(prompts, n_before, strict=True)]
+        lengths = list(map(len, unread))
         self.owners = owners.to(device)
         self.numbers = torch.arange(len(self.owners), device=device)  # each row's number in the batch
-        self.positions = torch.tensor(lengths, device=device)[self.owners]
+        self.positions = torch.tensor([len(prompt) for prompt in prompts], device=device)[self.owners]
         self.cache = DynamicCache(config=network.config)
-        ids = torch.tensor([[token for prompt in prompts for token in prompt]], device=device)
-        arguments = side_by_side(ids, lengths) if shares else {"input_ids": ids}
+        ids = torch.tensor([[token for tokens in unread for token in tokens]], device=device)
+        if any(n_before):
+            arguments = continued(ids, lengths, before)
+        else:
+            arguments = side_by_side(ids, lengths) if shares else {"input_ids": ids}
         ends = torch.tensor(lengths, device=device).cumsum(0) - 1
         last = network(**arguments, past_key_values=self.cache, logits_to_keep=ends).logits[0]
         self.logits: Tensor = last.float()[self.owners]  # the next token's: (rows, vocabulary)
-        self.prefixes = Prefixes(self.cache, lengths, self.owners) if shares else None
+        self.kept: dict[int, Keys] = {}
+        whole: list[Keys] = [[] for _ in prompts] if is_kept else []
+        self.prefixes = Prefixes(self.cache, lengths, self.owners, before, whole) if shares else None
+        self._prompts = [whole[owner] for owner in owners.tolist()] if is_kept else []  # by the number of a row
         if self.prefixes:
             self.cache = DynamicCache(config=network.config)
         else:
@@ -42,6 +60,7 @@ class Rows:
     def add(self, tokens: Tensor, running: Tensor) -> None:
         """Drop the rows that are not running, and read the next token of the others; both are (rows,)."""
         if not running.all():
+            self.keep(~running)
             rows = running.nonzero().squeeze(1)
             self.numbers, self.owners, self.positions = (
                 values[rows] for values in (self.numbers, self.owners, self.positions)
@@ -55,6 +74,20 @@ class Rows:
             arguments = layout_arguments(self.prefixes, ids, self.positions.unsqueeze(1))
         self.logits = self.network(**arguments, past_key_values=self.cache).logits[:, -1].float()
         self.positions = self.positions + 1
+
+    def keep(self, ended: Tensor) -> None:
+        """Keep what was read of rows, if that is wanted; `ended` is (rows,)."""
+        if not self._prompts:
+            return
+        for row, number in zip(ended.nonzero().squeeze(1).tolist(), self.numbers[ended].tolist(), strict=True):
+            keys = self._prompts[number]
+            if self.cache.get_seq_length():
+                own = [(layer.keys[row], layer.values[row]) for layer in self.cache.layers]
+                keys = [
+                    (torch.cat([key, own_key], 1), torch.cat([value, own_value], 1))
+                    for (key, value), (own_key, own_value) in zip(keys, own, strict=True)
+                ]
+            self.kept[number] = keys
 
 
 def sample_rows(

@@ -8,6 +8,7 @@ import ctypes
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
 from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.sampling.library_arguments import four_bits
+from arc_refinery.sampling.prefixes import Keys
 from arc_refinery.sampling.rows import Rows, check_finite
 from arc_refinery.seeding import stream_seed
 
@@ -54,6 +56,7 @@ class TransformersSampler:
         self.shares = not obstacle
         self.ends = frozenset(end_tokens(model.path, tokenizer, decoding.stop_token))
         self.decoding = decoding
+        self.read: list[tuple[tuple[int, ...], Keys]] = []  # the texts that the last turns have read, and their keys
         self.warpers = LogitsProcessorList()
         if decoding.temperature:
             self.warpers.append(TemperatureLogitsWarper(decoding.temperature))
@@ -67,7 +70,9 @@ class TransformersSampler:
             sizes = [request.n for request in batch]
             owners = torch.arange(len(batch)).repeat_interleave(torch.tensor(sizes))
             noise = _Noise([request.seed for request in batch], sizes, self.device)
-            samples = iter(self._sample([request.ids for request in batch], owners, torch.arange(len(owners)), noise))
+            samples = iter(
+                self._sample([tuple(request.ids) for request in batch], owners, torch.arange(len(owners)), noise)
+            )
             yield {request.request_id: [next(samples) for _ in range(request.n)] for request in batch}
 
     def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
@@ -78,15 +83,31 @@ class TransformersSampler:
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         owners, order = torch.tensor([numbers[text] for text in texts]).sort(stable=True)
         noise = _Noise([seed], [len(contexts)], self.device)
-        return [sample.ids for sample in self._sample(list(numbers), owners, order, noise)]
+        before = [self._read_of(text) for text in numbers]
+        self.read = []
+        return [sample.ids for sample in self._sample(list(numbers), owners, order, noise, before, is_kept=True)]
+
+    def _read_of(self, text: tuple[int, ...]) -> Keys:
+        """Return the keys of the longest beginning of a text that the last turns have read; empty if there is none."""
+        known = [(len(ids), keys) for ids, keys in self.read if len(ids) < len(text) and text[: len(ids)] == ids]
+        return list(max(known, key=itemgetter(0))[1]) if known else []
 
     @torch.inference_mode()
     def _sample(
-        self, contexts: Sequence[Sequence[int]], owners: Tensor, order: Tensor, noise: "_Noise"
+        self,
+        contexts: Sequence[tuple[int, ...]],
+        owners: Tensor,
+        order: Tensor,
+        noise: "_Noise",
+        before: Sequence[Keys] = (),
+        is_kept: bool = False,
     ) -> list[Sample]:
-        """Continue contexts; `owners` and `order` have the context of each row and its number in the result."""
+        """Continue contexts; `owners` and `order` have the context of each row and its number in the result.
+
+        `before` has the keys of the beginnings of contexts (rows.py). With `is_kept`, `read` gets those of all texts.
+        """
         limit = self.decoding.max_output_tokens
-        rows = Rows(self.network, contexts, owners, self.shares)
+        rows = Rows(self.network, contexts, owners, self.shares, before, is_kept)
         order = order.to(self.device)
         ends = torch.tensor(sorted(self.ends), device=self.device)
         tokens = ends[:1].repeat(len(owners), limit)
@@ -101,6 +122,12 @@ class TransformersSampler:
                 break
             rows.add(next_ids, running)
         check_finite(logprobs, self.network)
+        if is_kept:
+            rows.keep(torch.ones_like(rows.numbers, dtype=torch.bool))
+            written = tokens[order].tolist()
+            for number, keys in rows.kept.items():
+                text = (*contexts[int(owners[number])], *written[number])
+                self.read.append((text[: keys[0][0].shape[1]], keys))
         return [
             Sample(ids := self._until_end(row), "stop" if ids[-1] in self.ends else "length", logprob)
             for row, logprob in zip(tokens[:, : column + 1].tolist(), logprobs.tolist(), strict=True)
