@@ -84,10 +84,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def n_prompts(progress: Path) -> int:
-    """Number of prompts that a job has sampled and written down; the first line is about the job."""
+def n_attempts(progress: Path) -> int:
+    """Number of attempts that a job has sampled and written down; the first line is about the job."""
     lines = progress.read_text().split("\n")[1:-1] if progress.exists() else []
-    return sum(len(json.loads(line)) for line in lines)
+    return sum(len(samples) for line in lines for samples in json.loads(line).values())
 
 
 def copy(folder: Path) -> Checkout:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import Checkout, n_prompts
+from checkout import Checkout, n_attempts
 
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
@@ -23,7 +23,7 @@ def sampling(prepared: Checkout, condor: Callable[..., Run]) -> Run:
         (prepared.folder / name).unlink(missing_ok=True)
     run = condor(prepared, SHARD, config=LONG)
     progress = prepared.folder / PROGRESS
-    wait_until(lambda: n_prompts(progress) > 0, 60, run.explain)
+    wait_until(lambda: n_attempts(progress) > 0, 60, run.explain)
     return run
 
 
@@ -140,7 +140,7 @@ def test_a_run_that_is_ended_removes_its_jobs_and_the_next_one_goes_on(
     if number == signal.SIGTERM:
         again = condor(sampling.checkout, SHARD, config=LONG)
         assert again.end() == 0, again.explain()
-        assert "prompts were already done" in (sampling.checkout.folder / LOG).read_text()
+        assert "attempts were already done" in (sampling.checkout.folder / LOG).read_text()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
@@ -240,7 +240,7 @@ def test_a_run_whose_queue_is_lost_ends_and_the_next_one_goes_on(sampling: Run, 
     assert sampling.end() == 1
     again = condor(sampling.checkout, SHARD, config=LONG)
     assert again.end() == 0, again.explain()
-    assert "prompts were already done" in (sampling.checkout.folder / LOG).read_text()
+    assert "attempts were already done" in (sampling.checkout.folder / LOG).read_text()
 
 
 def unreachable(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from checkout import Checkout, n_prompts
+from checkout import Checkout, n_attempts
 
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
@@ -59,7 +59,7 @@ def test_a_sampling_job_that_loses_its_machine_in_every_way_goes_on_where_it_was
     number = run.job("sample", status=2)["ClusterId"]
     n_before = 0
     for n_starts, lose in enumerate(ways, start=1):
-        wait_until(lambda: n_prompts(progress) >= n_before + 60, 60, run.explain)  # noqa: B023 (called at once)
+        wait_until(lambda: n_attempts(progress) >= n_before + 60, 60, run.explain)  # noqa: B023 (called at once)
         (job,) = pool.jobs(f"ClusterId == {number}")
         assert job["NumJobStarts"] == n_starts, f"before {lose.__name__}"
         log.unlink()
@@ -75,8 +75,8 @@ def test_a_sampling_job_that_loses_its_machine_in_every_way_goes_on_where_it_was
 
 
 def n_resumed(log: Path) -> int:
-    """With how many prompts the job that writes this log started; Snakemake deletes the log before each start."""
-    match = re.search(r"(\d+) of \d+ prompts were already done", log.read_text() if log.exists() else "")
+    """With how many attempts the job that writes this log started; Snakemake deletes the log before each start."""
+    match = re.search(r"(\d+) of \d+ attempts were already done", log.read_text() if log.exists() else "")
     return int(match[1]) if match else 0
 
 

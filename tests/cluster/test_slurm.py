@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from checkout import Checkout, copy, n_prompts
+from checkout import Checkout, copy, n_attempts
 
 from cluster import slurm
 
@@ -123,14 +123,14 @@ def test_a_requeued_job_goes_on_and_writes_the_same_bytes(cluster: slurm.Slurm, 
     (submitted / SHARD).unlink()
     progress = (submitted / SHARD).parent / ".progress" / "000.jsonl"
     with snakemake(submitted, *SUBMIT, SHARD, programs=cluster.programs) as run:
-        wait_until(run, lambda: n_prompts(progress) > 0)
+        wait_until(run, lambda: n_attempts(progress) > 0)
         (job,) = (job["JobId"] for job in jobs_of(cluster, "sample") if job["JobState"] == "RUNNING")
         cluster.run("scontrol", "requeue", job)
         wait_until(run, lambda: jobs_of(cluster, "sample")[-1]["JobState"] == "PENDING")
         # Slurm lets a requeued job rest for two minutes. Seconds are needed: a node refuses a job that starts in the
         # second in which it was killed there ("Job credential revoked"), and then it has failed.
         cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now+2seconds")
-    assert "prompts were already done" in (submitted / "logs/small/heldout/turn1/sample-000.log").read_text()
+    assert "attempts were already done" in (submitted / "logs/small/heldout/turn1/sample-000.log").read_text()
     assert jobs_of(cluster, "sample")[-1]["Restarts"] == "1"
     assert results(submitted) == before
 

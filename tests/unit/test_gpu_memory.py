@@ -473,6 +473,12 @@ def test_sampling_by_transformers_takes_a_batch_or_the_longest_prompt():
     assert longer["KV cache of 76,000 tokens"] == 76_000 * 131072
 
 
+def test_turns_sampled_by_transformers_keep_their_keys_for_the_next_turn():
+    items = next(iter(counts(changed("tool-use", model__backend="transformers")))).items
+    (cache,) = [n_bytes for name, n_bytes in items.items() if name.startswith("KV cache of")]
+    assert items["keys of a turn, kept for the next one"] == cache
+
+
 def test_without_gpus_nothing_is_counted(wording: Wording):
     experiment = load_experiment(CONFIGS["config"])
     assert counts(experiment) == []

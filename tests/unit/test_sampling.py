@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,8 @@ from arc_refinery.refining.attempts import sample_shard, shard_of
 from arc_refinery.refining.domains.arc.config import PromptedModel
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.sampling import checks
-from arc_refinery.sampling.backends import BACKENDS, Decoding, Request, Sample, Sampled
-from arc_refinery.sampling.shard import progress_path
+from arc_refinery.sampling.backends import BACKENDS, Decoding, Report, Request, Sample, Sampled
+from arc_refinery.sampling.shard import Entry, progress_path, resumed
 
 MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
 DECODING = Decoding(temperature=1.0, top_p=0.95, max_output_tokens=24, seed=7)
@@ -422,3 +423,26 @@ def test_a_folder_without_a_model_is_refused(
 ) -> None:
     message = refused(prompts, tmp_path, monkeypatch, path=str(tmp_path))
     assert message.startswith(f"{tmp_path}/config.json: cannot be used")
+
+
+# progress
+
+
+def test_progress_counts_samples_as_they_end_and_tokens(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    output = tmp_path / "000.parquet"
+
+    def compute(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
+        for number in range(len(done), 3):
+            report(1, 30)
+            report(0, 10)
+            yield {f"one-{number}": ["a", "b"], f"other-{number}": ["c"]}
+
+    first = next(resumed(output, {}, None, 9, "attempt", compute))
+    caplog.set_level("INFO")
+    again = list(resumed(output, {}, None, 9, "attempt", compute))
+    assert again[0] == first
+    assert "3 of 9 attempts were already done" in caplog.text
+    *_, last = capsys.readouterr().err.split("\r")
+    assert re.search(r"9/9 .*attempt/s, \d+ tokens/s", last)

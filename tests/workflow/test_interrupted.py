@@ -10,7 +10,7 @@ from pathlib import Path
 import processes
 import psutil
 import pytest
-from checkout import SMALL, Checkout, n_prompts
+from checkout import SMALL, Checkout, n_attempts
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -22,11 +22,11 @@ def test_a_killed_sampling_job_goes_on_and_writes_the_same_bytes(finished: Check
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert finished.run(*command, str(undisturbed)).returncode == 0
     progress = killed / ".progress" / "000.jsonl"
-    finished.kill_when(lambda: n_prompts(progress) > 0, *command, str(killed))
+    finished.kill_when(lambda: n_attempts(progress) > 0, *command, str(killed))
     assert not (killed / "000.parquet").exists()
     done = finished.run(*command, str(killed))
     assert done.returncode == 0, done.stderr
-    assert "prompts were already done" in done.stderr
+    assert "attempts were already done" in done.stderr
     assert (killed / "000.parquet").read_bytes() == (undisturbed / "000.parquet").read_bytes()
     assert not progress.exists()
 

@@ -6,7 +6,7 @@ import handmade_programs as handmade
 import pandas as pd
 import pytest
 import yaml
-from checkout import Checkout, copy, n_prompts
+from checkout import Checkout, copy, n_attempts
 
 from arc_refinery import records
 from arc_refinery.refining.domains.code.records import Prompt, Verdict
@@ -163,7 +163,7 @@ def test_a_run_killed_while_it_samples_ends_in_the_same_bytes(run: Checkout, tmp
     environment = Path(yaml.safe_load((run.folder / CONFIG).read_text())["resources"]["sample"]["venv"])
     handmade.stand_in(environment, seconds=0.2)
     target = [str(shard.relative_to(killed.folder)), *RUN]
-    killed.kill_when(lambda: n_prompts(progress) > 2, "snakemake", *target)
+    killed.kill_when(lambda: n_attempts(progress) > 2, "snakemake", *target)
     assert not shard.exists()
     handmade.stand_in(environment)
     for arguments in (target, RUN):

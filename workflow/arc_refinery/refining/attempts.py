@@ -13,7 +13,7 @@ from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.prompts import split_prefix
-from arc_refinery.sampling.backends import Decoding, Request, Sample, open_sampler
+from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, open_sampler
 from arc_refinery.sampling.checks import check_answers_end, check_model
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.seeding import stream_seed
@@ -60,8 +60,8 @@ def sample_shard(
         text = tokenizer.decode(ids, skip_special_tokens=True)
         return Completion(text, len(sample.ids), sample.finish_reason, sample.logprob)
 
-    def sampled(done: Sequence[Entry]) -> Iterator[Entry]:
-        sampler = open_sampler(model, adapter, decoding, tokenizer)
+    def sampled(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
+        sampler = open_sampler(model, adapter, decoding, tokenizer, report)
         done_ids = {prompt_id for entry in done for prompt_id in entry}
         missing = (prompt for prompt in prompts if prompt.prompt_id not in done_ids)
         requests = [request_of(prompt, decoding.seed, tokenizer) for prompt in missing]
@@ -76,8 +76,9 @@ def sample_shard(
         **attempt_settings(model, decoding),
         "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
     }
+    n_attempts = sum(prompt.n_predictions for prompt in prompts)
     completions: Entry = {}
-    for entry in resumed(output, settings, adapter, len(prompts), "prompt", sampled):
+    for entry in resumed(output, settings, adapter, n_attempts, "attempt", sampled):
         completions |= entry
     for prompt in prompts:
         for number, values in enumerate(completions[prompt.prompt_id]):

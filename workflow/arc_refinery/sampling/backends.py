@@ -5,7 +5,7 @@ sample()     yields {"half-turn/0": [sample, sample, ...]}
 sample       6 ids, the last of them an end token; finish_reason "stop", logprob -1.77
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -45,8 +45,16 @@ class Sample:
 Sampled = dict[str, list[Sample]]  # the `n` samples of each request, by its id
 
 
+Report = Callable[[int, int], None]  # gets the numbers of samples that ended, and of new tokens
+
+
+def no_report(n_ended: int, n_tokens: int) -> None:
+    """Tell nobody."""
+
+
 class Sampler(Protocol):
     ends: frozenset[int]  # ids that end a sample
+    report: Report  # called while samples are made; turns do not count as samples
 
     def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
         """Yield requests as they finish, in any order; what was sampled together is yielded together."""
@@ -68,7 +76,14 @@ BACKENDS: dict[Backend, str] = {
 }
 
 
-def open_sampler(model: ModelConfig, adapter: Path | None, decoding: Decoding, tokenizer: Any) -> Sampler:
+def open_sampler(
+    model: ModelConfig,
+    adapter: Path | None,
+    decoding: Decoding,
+    tokenizer: Any,
+    report: Report = no_report,
+) -> Sampler:
     """Load a model for sampling; `tokenizer` is its own."""
     sampler: Sampler = resolve_name(BACKENDS[model.backend])(model, adapter, decoding, tokenizer)
+    sampler.report = report
     return sampler

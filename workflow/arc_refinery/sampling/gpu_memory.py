@@ -126,6 +126,8 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
                 n_rows, n_tokens, load = _together(experiment.sampled_together, shape, model.window)
                 items = _weights(shape, width, model.use_4bit_quantization)
                 items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
+                if not experiment.sampled_together.n_tokens and shape.attends_to_all:
+                    items["keys of a turn, kept for the next one"] = n_tokens * shape.kv_bytes_per_token(width)
                 advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
                 faults = () if _fits(items, gpu_mem_mb) else (advice,)
                 yield Count(job, load, items, gpu_mem_mb, "", faults)

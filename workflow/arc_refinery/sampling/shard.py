@@ -8,6 +8,7 @@ Progress is JSON lines in a file that no Snakemake rule declares, because Snakem
 
 import json
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tqdm import tqdm
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.files import append, atomic_write, content_hash
+from arc_refinery.sampling.backends import Report
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 
 logger = logging.getLogger(__name__)
@@ -33,26 +35,43 @@ def resumed(
     output: Path,
     settings: Mapping[str, Any],
     adapter: Path | None,
-    n_entries: int,
+    n_samples: int,
     unit: str,
-    compute: Callable[[Sequence[Entry]], Iterator[Entry]],
+    compute: Callable[[Sequence[Entry], Report], Iterator[Entry]],
 ) -> Iterator[Entry]:
     """Yield the entries of a job: those of an interrupted one, then what `compute` makes of the rest.
 
     `settings` are everything that affects the entries, except the adapter's weights. `compute` receives the earlier
-    entries, and each of its own is on disk before the next one is computed. An entry may count as several.
+    entries, and each of its own is on disk before the next one is computed; in between it reports samples that ended
+    (`unit` is what they are called) and tokens, so that the bar moves within an entry.
     """
     weights = "" if adapter is None else content_hash([adapter / ADAPTER_WEIGHTS])
     progress = Progress(output, records.settings_hash({**settings, "adapter": weights}))
-    if n_done := sum(map(len, progress.entries)):
-        logger.info("%s: %d of %d %ss were already done", progress.path, n_done, n_entries, unit)
+    if n_done := sum(map(_n_samples, progress.entries)):
+        logger.info("%s: %d of %d %ss were already done", progress.path, n_done, n_samples, unit)
     yield from progress.entries
-    if n_done < n_entries:
-        with tqdm(total=n_entries, initial=n_done, unit=unit, mininterval=5) as bar:
-            for entry in compute(progress.entries):
-                progress.add(entry)
-                bar.update(len(entry))
-                yield entry
+    if n_done == n_samples:
+        return
+    with tqdm(total=n_samples, initial=n_done, unit=unit, mininterval=5) as bar:
+        started, n_tokens = time.monotonic(), 0
+
+        def report(n_ended: int, n_new_tokens: int) -> None:
+            nonlocal n_tokens
+            n_tokens += n_new_tokens
+            bar.set_postfix_str(f"{n_tokens / (time.monotonic() - started):.0f} tokens/s", refresh=False)
+            if not bar.update(n_ended) and time.time() - bar.last_print_t > bar.mininterval:
+                bar.refresh()
+                bar.last_print_t = time.time()
+
+        for entry in compute(progress.entries, report):
+            progress.add(entry)
+            n_done += _n_samples(entry)
+            bar.update(n_done - bar.n)
+            yield entry
+
+
+def _n_samples(entry: Entry) -> int:
+    return sum(map(len, entry.values()))
 
 
 class Progress:

@@ -30,7 +30,7 @@ from arc_refinery.errors import ModelError
 from arc_refinery.models.files import read_by_library
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.models.tokenizers import end_tokens
-from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
+from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled, no_report
 from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.sampling.library_arguments import four_bits
 from arc_refinery.sampling.prefixes import Keys
@@ -56,6 +56,7 @@ class TransformersSampler:
         self.shares = not obstacle
         self.ends = frozenset(end_tokens(model.path, tokenizer, decoding.stop_token))
         self.decoding = decoding
+        self.report: Report = no_report
         self.read: list[tuple[tuple[int, ...], Keys]] = []  # the texts that the last turns have read, and their keys
         self.warpers = LogitsProcessorList()
         if decoding.temperature:
@@ -118,6 +119,7 @@ class TransformersSampler:
             tokens[places, column] = next_ids
             logprobs[places] += rows.logits.log_softmax(-1).gather(1, next_ids.unsqueeze(1)).squeeze(1)
             running = ~torch.isin(next_ids, ends)
+            self.report(0 if is_kept else int((~running).sum()), len(next_ids))
             if column + 1 == limit or not running.any():
                 break
             rows.add(next_ids, running)

@@ -19,7 +19,7 @@ import torch
 from arc_refinery.config import ModelConfig
 from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling import library_arguments
-from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled
+from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled, no_report
 from arc_refinery.sampling.checks import adapter_config
 from arc_refinery.sampling.gpus import set_vllm_variables
 
@@ -29,6 +29,7 @@ BATCHES_AHEAD = 2  # queued requests, in units of the engine's batch size, so th
 class VllmSampler:
     def __init__(self, model: ModelConfig, adapter: Path | None, decoding: Decoding, tokenizer: Any) -> None:
         self.decoding = decoding
+        self.report: Report = no_report
         self.ends = frozenset(
             [*end_tokens(model.path, tokenizer, decoding.stop_token), *end_tokens(model.path, tokenizer)]
         )
@@ -48,6 +49,7 @@ class VllmSampler:
                         Sample(list(output.token_ids), str(output.finish_reason), float(output.cumulative_logprob))
                         for output in answer.outputs
                     ]
+                    self.report(0, sum(len(sample.ids) for sample in samples))
                     # greedy samples are all equal, and vLLM refuses n > 1 for them
                     yield {answer.request_id: samples * (n_wanted[answer.request_id] // len(samples))}
 
@@ -68,7 +70,9 @@ class VllmSampler:
         params = [SamplingParams(**library_arguments.vllm_turn(self.decoding, self.ends, seed)) for seed in seeds]
         inputs = [tokens_input(context) for context in contexts]
         answers = self.llm.generate(inputs, params, lora_request=self.adapter, use_tqdm=False)
-        return [list(answer.outputs[0].token_ids) for answer in answers]
+        turns = [list(answer.outputs[0].token_ids) for answer in answers]
+        self.report(0, sum(map(len, turns)))
+        return turns
 
 
 def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from arc_refinery import records
 from arc_refinery.config import TUNING, ModelConfig, Sandbox, marked
 from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.records.tool_use import Call, Episode, Question
-from arc_refinery.sampling.backends import Decoding, Sampler, open_sampler
+from arc_refinery.sampling.backends import Decoding, Report, Sampler, open_sampler
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
@@ -76,7 +76,7 @@ def run_shard(
             f"question {next(iter(too_long))}", len(lengths), list(too_long.values()), window, answer, MAKE_ROOM
         )
 
-    def new_entries(done: Sequence[Entry]) -> Iterator[Entry]:
+    def new_entries(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
         limits = setup.generation
         decoding = Decoding(
             limits.temperature,
@@ -85,12 +85,13 @@ def run_shard(
             top_k=limits.top_k,
             stop_token=limits.stop_token,
         )
-        sampler = open_sampler(setup.model, setup.adapter, decoding, setup.renderer.tokenizer)
+        sampler = open_sampler(setup.model, setup.adapter, decoding, setup.renderer.tokenizer, report)
         for batch, ids in list(zip(batches, prompts, strict=True))[len(done) :]:
             yield {"episodes": [asdict(episode) for episode in _run_batch(batch, ids, setup, sampler)]}
 
     settings = {**setup.settings(), "questions": [repr(question) for batch in batches for question in batch]}
-    for entry in resumed(output, settings, setup.adapter, len(batches), "batch", new_entries):
+    n_episodes = sum(map(len, batches)) * setup.n_predictions
+    for entry in resumed(output, settings, setup.adapter, n_episodes, "episode", new_entries):
         yield from records.from_rows(Episode, entry["episodes"])
 
 
@@ -104,8 +105,13 @@ def _run_batch(
         Rollout(list(ids), setup.open_toolbox(question), user=setup.users.of(question)) for question, ids in prompted
     ]
 
+    n_ended = 0
+
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
+        nonlocal n_ended
         running = [(number, rollout) for number, rollout in enumerate(rollouts) if rollout.ending is None]
+        sampler.report(len(rollouts) - len(running) - n_ended, 0)
+        n_ended = len(rollouts) - len(running)
         seeds = [
             stream_seed(
                 setup.seed, prompted[number][0].question_id, number % setup.n_predictions, len(rollout.messages)
