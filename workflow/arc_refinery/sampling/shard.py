@@ -52,16 +52,20 @@ def resumed(
     yield from progress.entries
     if n_done == n_samples:
         return
-    with tqdm(total=n_samples, initial=n_done, unit=unit, mininterval=5) as bar:
-        started, n_tokens = time.monotonic(), 0
+    with tqdm(total=n_samples, initial=n_done, unit=unit, mininterval=5, smoothing=0) as bar:
+        started = shown = time.monotonic()
+        n_tokens = 0
 
         def report(n_ended: int, n_new_tokens: int) -> None:
-            nonlocal n_tokens
+            nonlocal n_tokens, shown
             n_tokens += n_new_tokens
-            bar.set_postfix_str(f"{n_tokens / (time.monotonic() - started):.0f} tokens/s", refresh=False)
-            if not bar.update(n_ended) and time.time() - bar.last_print_t > bar.mininterval:
+            now = time.monotonic()
+            bar.set_postfix_str(f"{n_tokens / max(now - started, 1e-9):.0f} tokens/s", refresh=False)
+            if bar.update(n_ended):
+                shown = now
+            elif now - shown > bar.mininterval:  # samples are long
                 bar.refresh()
-                bar.last_print_t = time.time()
+                shown = now
 
         for entry in compute(progress.entries, report):
             progress.add(entry)
