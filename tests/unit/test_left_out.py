@@ -54,7 +54,7 @@ def test_nothing_left_out_is_said_too(tmp_path: Path):
     experiment = demo()
     (tmp_path / "tasks").mkdir()
     write_tasks(tmp_path, experiment.part_names[0], {})
-    assert of_tasks(experiment, tmp_path)[1] == "Every problem became a task, with all of its pairs."
+    assert of_tasks(experiment, tmp_path)[1] == "Every problem became a task."
 
 
 def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):

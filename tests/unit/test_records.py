@@ -77,7 +77,7 @@ def forge(path: Path, rows: list[dict[str, Any]], schema: pa.Schema | None = Non
     """A file of tasks as another program, or another version of this one, might write it."""
     ids = hashlib.sha256("".join(f"{row['task_id']}\n" for row in rows).encode()).hexdigest()
     columns = (schema or records.schema(Task)).with_metadata(
-        {"kind": "tasks", "schema_version": "1", "ids": ids} | metadata
+        {"kind": "tasks", "schema_version": str(records.SCHEMA_VERSION), "ids": ids} | metadata
     )
     pq.write_table(pa.Table.from_pylist(rows, columns), path)
 
