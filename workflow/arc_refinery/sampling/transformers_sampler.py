@@ -18,11 +18,9 @@ from transformers import (
     AutoModelForCausalLM,
     BitsAndBytesConfig,
     GenerationConfig,
-    LogitsProcessorList,
     PreTrainedTokenizerBase,
     set_seed,
 )
-from transformers.generation.logits_process import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from transformers.utils.logging import disable_progress_bar
 
 from arc_refinery.config import ModelConfig
@@ -31,6 +29,7 @@ from arc_refinery.models.files import read_by_library
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled, no_report
+from arc_refinery.sampling.draws import Draws
 from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
 from arc_refinery.sampling.library_arguments import four_bits
 from arc_refinery.sampling.prefixes import Keys
@@ -58,21 +57,15 @@ class TransformersSampler:
         self.decoding = decoding
         self.report: Report = no_report
         self.read: list[tuple[tuple[int, ...], Keys]] = []  # the texts that the last turns have read, and their keys
-        self.warpers = LogitsProcessorList()
-        if decoding.temperature:
-            self.warpers.append(TemperatureLogitsWarper(decoding.temperature))
-            if decoding.top_k:
-                self.warpers.append(TopKLogitsWarper(decoding.top_k, min_tokens_to_keep=1))
-            self.warpers.append(TopPLogitsWarper(decoding.top_p, min_tokens_to_keep=1))
 
     def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
         largest = SAMPLED_TOKENS if self.shares else 0  # 0: each request alone
         for batch in batches(requests, self.decoding.max_output_tokens, largest):
             sizes = [request.n for request in batch]
             owners = torch.arange(len(batch)).repeat_interleave(torch.tensor(sizes))
-            noise = _Noise([request.seed for request in batch], sizes, self.device)
+            draws = Draws(self.decoding, [request.seed for request in batch], sizes, self.device)
             samples = iter(
-                self._sample([tuple(request.ids) for request in batch], owners, torch.arange(len(owners)), noise)
+                self._sample([tuple(request.ids) for request in batch], owners, torch.arange(len(owners)), draws)
             )
             yield {request.request_id: [next(samples) for _ in range(request.n)] for request in batch}
 
@@ -83,10 +76,10 @@ class TransformersSampler:
         texts = list(map(tuple, contexts))
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         owners, order = torch.tensor([numbers[text] for text in texts]).sort(stable=True)
-        noise = _Noise([seed], [len(contexts)], self.device)
+        draws = Draws(self.decoding, [seed], [len(contexts)], self.device)
         before = [self._read_of(text) for text in numbers]
         self.read = []
-        return [sample.ids for sample in self._sample(list(numbers), owners, order, noise, before, is_kept=True)]
+        return [sample.ids for sample in self._sample(list(numbers), owners, order, draws, before, is_kept=True)]
 
     def _read_of(self, text: tuple[int, ...]) -> Keys:
         """Return the keys of the longest beginning of a text that the last turns have read; empty if there is none."""
@@ -99,7 +92,7 @@ class TransformersSampler:
         contexts: Sequence[tuple[int, ...]],
         owners: Tensor,
         order: Tensor,
-        noise: "_Noise",
+        draws: Draws,
         before: Sequence[Keys] = (),
         is_kept: bool = False,
     ) -> list[Sample]:
@@ -115,15 +108,16 @@ class TransformersSampler:
         logprobs = torch.zeros(len(owners), device=self.device)
         for column in range(limit):
             places = order[rows.numbers]
-            next_ids = self._draw(rows.logits, places, noise)
+            predicted = rows.logits.log_softmax(-1)
+            check_finite(predicted.amax(-1), self.network)
+            next_ids = draws.next_tokens(rows.logits, places)
             tokens[places, column] = next_ids
-            logprobs[places] += rows.logits.log_softmax(-1).gather(1, next_ids.unsqueeze(1)).squeeze(1)
+            logprobs[places] += predicted.gather(1, next_ids.unsqueeze(1)).squeeze(1)
             running = ~torch.isin(next_ids, ends)
             self.report(0 if is_kept else int((~running).sum()), len(next_ids))
             if column + 1 == limit or not running.any():
                 break
             rows.add(next_ids, running)
-        check_finite(logprobs, self.network)
         if is_kept:
             rows.keep(torch.ones_like(rows.numbers, dtype=torch.bool))
             written = tokens[order].tolist()
@@ -134,13 +128,6 @@ class TransformersSampler:
             Sample(ids := self._until_end(row), "stop" if ids[-1] in self.ends else "length", logprob)
             for row, logprob in zip(tokens[:, : column + 1].tolist(), logprobs.tolist(), strict=True)
         ]
-
-    def _draw(self, logits: Tensor, places: Tensor, noise: "_Noise") -> Tensor:
-        """Return the next token of each row: (rows,)."""
-        if self.decoding.temperature == 0:
-            return logits.argmax(-1)
-        weights: Tensor = self.warpers(None, logits).softmax(-1)
-        return (weights / noise.draw(places, weights)).argmax(-1)
 
     @torch.inference_mode()
     def _generate(self, contexts: Sequence[list[int]], seed: int) -> list[list[int]]:
@@ -183,27 +170,6 @@ def batches(requests: Sequence[Request], max_output_tokens: int, largest: int) -
                 longer = [request]
             batch = longer
         yield batch
-
-
-class _Noise:
-    """Exponential noise: the token with the greatest probability / noise is a sample (as in `torch.multinomial`).
-
-    A generator for each part of the rows, which draws for all of them at each step, whichever have ended. So its
-    numbers do not depend on other parts.
-    """
-
-    def __init__(self, seeds: Sequence[int], sizes: Sequence[int], device: str) -> None:
-        self.sizes = list(sizes)
-        self.parts = torch.arange(len(sizes)).repeat_interleave(torch.tensor(self.sizes)).to(device)
-        self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-
-    def draw(self, rows: Tensor, weights: Tensor) -> Tensor:
-        """Return the noise of some rows, in the shape of their `weights`."""
-        noise = weights.new_empty(sum(self.sizes), weights.shape[1])
-        parts = noise.split(self.sizes)
-        for number in self.parts[rows].unique().tolist():
-            parts[number].exponential_(generator=self.generators[number])
-        return noise[rows]
 
 
 def _keep_freed_memory() -> None:
