@@ -1,8 +1,8 @@
-"""Tokens per second of a model with a large vocabulary, by both ways of drawing the next token (sampling/draws.py).
+"""Tokens per second of a large model: how the next token is drawn (sampling/draws.py), and tasks sampled together.
 
     python benchmarks/draws.py --model-path <folder>
 
-Either way samples the same prompts in one process; no completion ends early.
+Each way samples the same prompts in one process; no completion ends early.
 """
 
 import argparse
@@ -17,7 +17,11 @@ from arc_refinery.sampling import draws
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 
 QUESTION = "Write a Python function that returns the list of all prime numbers below {}."
-WAYS = {"one number per token of the vocabulary": 10**9, "one number per row": 0}  # and what counts as small
+WAYS = {  # what counts as a small vocabulary, and whether all prompts are sampled together
+    "one number per token of the vocabulary": (10**9, True),
+    "one number per completion": (0, True),
+    "… a prompt at a time (`tasks_per_batch: 1`)": (0, False),
+}
 
 
 def main() -> None:
@@ -36,21 +40,25 @@ def main() -> None:
     sampler.ends = frozenset({-1})  # nothing ends a completion
     questions = [[{"role": "user", "content": QUESTION.format(number)}] for number in range(arguments.prompts)]
     ids = tokenizer.apply_chat_template(questions, add_generation_prompt=True, return_dict=False)
-    requests = [Request(str(number), "", ids[number], arguments.samples, number) for number in range(len(ids))]
-    list(sampler.sample(requests[:1]))  # warm
+
+    def requests(is_together: bool) -> list[Request]:
+        groups = ["" if is_together else str(number) for number in range(len(ids))]
+        return [Request(str(i), group, ids[i], arguments.samples, i) for i, group in enumerate(groups)]
+
+    list(sampler.sample(requests(False)[:1]))  # warm
     seconds = {}
-    for way, small in WAYS.items():
+    for way, (small, is_together) in WAYS.items():
         progress(way)
         draws.SMALL_VOCABULARY = small
         start = time.perf_counter()
-        list(sampler.sample(requests))
+        list(sampler.sample(requests(is_together)))
         seconds[way] = time.perf_counter() - start
     n_tokens = arguments.prompts * arguments.samples * arguments.tokens
     first, *_ = seconds.values()
     show(
-        "Drawing the next token of a large vocabulary",
-        f"{arguments.prompts} prompts with {arguments.samples} completions of {arguments.tokens} tokens, sampled "
-        f"together; top_p {arguments.top_p}, {arguments.threads} threads; {arguments.model_path}; {machine()}.",
+        "Sampling from a large model",
+        f"{arguments.prompts} prompts with {arguments.samples} completions of {arguments.tokens} tokens; "
+        f"top_p {arguments.top_p}, {arguments.threads} threads; {arguments.model_path}; {machine()}.",
         "way; tokens per second; ratio",
         [[way, f"{n_tokens / taken:.0f}", f"{first / taken:.2f}"] for way, taken in seconds.items()],
     )

@@ -130,7 +130,7 @@ def measure(way: str, seed: int, n_predictions: int) -> dict[str, float]:
         if way == "transformers, a prompt at a time":
             sampler.shares = False
         sample = partial(generated, sampler) if way == "generate" else sampler.sample
-        requests = [request_of(prompt, seed, tokenizer) for prompt in prompts]
+        requests = [request_of(prompt, prompt.task_id, seed, tokenizer) for prompt in prompts]
         started = time.perf_counter()
         with with_changes("SamplingParams", sampling_changes):
             list(sample(requests[:n_warming]))

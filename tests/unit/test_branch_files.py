@@ -43,6 +43,20 @@ def branch(folder: Path, verdicts: Iterable[str]) -> BranchFiles:
     return files
 
 
+def test_shards_of_whole_batches_are_read(tmp_path: Path):
+    files = BranchFiles(tmp_path, n_shards=2, shards_per_grading_job=2, tasks_per_batch=2)
+    prompts = {task: make_prompt(make_task(task)) for task in TASKS}
+    attempts = {task: make_attempt(prompt) for task, prompt in prompts.items()}
+    records.write(files.prompts, ARC.prompt_class, prompts.values(), 0, {})
+    for path, tasks in zip(files.attempts, ("eda", "cb"), strict=True):
+        records.write(path, ARC.attempt_class, [attempts[task] for task in tasks], 0, {})
+    verdicts = [make_verdict(attempts[task]) for task in "edacb"]
+    records.write(files.verdicts[0], ARC.verdict_class, verdicts, 0, {})
+    with pytest.raises(RecordError, match="expected"):
+        list(read_graded(ARC, BranchFiles(tmp_path, n_shards=2, shards_per_grading_job=2)))
+    assert "".join(attempt.prompt.task_id for attempt in read_graded(ARC, files)) == TASKS
+
+
 def test_attempts_find_their_verdicts_and_come_in_the_order_of_tasks(tmp_path: Path):
     graded = list(read_graded(ARC, branch(tmp_path, "ebdac")))
     assert "".join(attempt.prompt.task_id for attempt in graded) == TASKS

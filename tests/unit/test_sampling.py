@@ -72,6 +72,12 @@ def test_a_task_whose_prompts_are_apart_is_not_split() -> None:
     assert parts == [["a0", "a1", "c0", "a2"], ["b0", "b1"]]
 
 
+def test_tasks_that_are_sampled_together_are_in_one_shard() -> None:
+    listed = [bare(f"{task}{number}", task) for task in "abcde" for number in range(2)]
+    parts = [[prompt.task_id for prompt in shard_of(listed, number, 2, tasks_per_batch=2)] for number in range(2)]
+    assert ["".join(part) for part in parts] == ["aabbee", "ccdd"]
+
+
 def test_more_shards_than_tasks_leave_some_empty() -> None:
     assert [len(shard_of([bare("a", "a"), bare("b", "b")], number, 4)) for number in range(4)] == [1, 1, 0, 0]
 
@@ -130,6 +136,32 @@ def interrupted(watched: Watched, prompts: list[Prompt], output: Path, after: in
         run(prompts, output)
     watched.evicted_after = math.inf
     watched.asked.clear()
+
+
+def test_a_batch_of_tasks_is_the_same_in_every_shard(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: dict[str, str] = {}
+
+    class Grouping(Watched):
+        def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
+            groups.update({request.request_id: request.group for request in requests})
+            return super().sample(requests)
+
+    monkeypatch.setattr(attempts_module, "open_sampler", lambda *_: Grouping())
+    together: list[list[list[str]]] = []
+    for n_shards in (1, 2):
+        groups.clear()
+        for shard in range(n_shards):
+            part = shard_of(prompts, shard, n_shards, tasks_per_batch=2)
+            before = dict(groups)
+            list(sample_shard(ARC, part, MODEL, None, DECODING, tmp_path / f"{n_shards}-{shard}.parquet", 2))
+            for name in groups.keys() - before.keys():
+                groups[name] = f"{shard} {groups[name]}"
+        batches = [[name for name in groups if groups[name] == group] for group in dict.fromkeys(groups.values())]
+        together.append(sorted(batches))
+    assert together[0] == together[1]
+    assert [len({name.split("/")[0] for name in batch}) for batch in together[0]] == [2, 1]
 
 
 def test_attempts_carry_the_lineage_of_their_prompts(watched: Watched, prompts: list[Prompt], tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
         (TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (Questions, [TUNING], {"shards"}),
         (Questions, [config.EPISODES], {"tools", "user"}),
-        (Sampling, list(Mark), {"temperature", "top_p"}),
+        (Sampling, list(Mark), {"tasks_per_batch", "temperature", "top_p"}),
     ],
 )
 def test_fields_say_what_alone_they_change(section: type[BaseModel], marks: list[Mark], names: set[str]) -> None:
@@ -191,7 +191,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
     job = tool_use.episodes(episodes, "sums", "trained")
     assert job.flags(tuning=True) == "--gpu-memory-utilization 0.9 --n-jobs 2"
     demonstrations = refining.demonstrations(experiment, "part1")
-    assert demonstrations.flags(tuning=True) == "--n-shards 1 --shards-per-grading-job 1"
+    assert demonstrations.flags(tuning=True) == "--n-shards 1 --shards-per-grading-job 1 --tasks-per-batch 1"
 
 
 def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> None:

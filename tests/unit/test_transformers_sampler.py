@@ -98,7 +98,9 @@ def text_of(completion: Sample) -> str:
 def sampled(sampler: TransformersSampler, prompts: Sequence[Prompt]) -> list[list[Sample]]:
     """The completions of each prompt; this backend gives them in order."""
     samples: Sampled = {}
-    for batch in sampler.sample([request_of(prompt, sampler.decoding.seed, TOKENIZER) for prompt in prompts]):
+    for batch in sampler.sample(
+        [request_of(prompt, prompt.task_id, sampler.decoding.seed, TOKENIZER) for prompt in prompts]
+    ):
         assert not samples.keys() & batch.keys()
         samples |= batch
     assert list(samples) == [prompt.prompt_id for prompt in prompts]

@@ -19,6 +19,7 @@ class BranchFiles:
     folder: Path
     n_shards: int
     shards_per_grading_job: int = 1
+    tasks_per_batch: int = 1  # a shard has every `n_shards`-th batch of so many tasks
 
     @property
     def tasks(self) -> Path:

@@ -1,6 +1,6 @@
 """Records that stages exchange: their classes, and the Parquet files that store them."""
 
-from arc_refinery.records.branches import batches_of_shard, check_branch, check_episodes, in_shard
+from arc_refinery.records.branches import batch_numbers, batches_of_shard, check_branch, check_episodes, in_shard
 from arc_refinery.records.files import (
     ROWS_PER_GROUP,
     SCHEMA_VERSION,

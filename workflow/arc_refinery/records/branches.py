@@ -9,7 +9,7 @@ Two shards of prompts for two completions each, on the tasks a and b:
 So the prompts alone say which rows each file has, and in which order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,10 +29,15 @@ _EPISODE_COLUMNS = ["episode_id", "question_id"]
 _VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "turn"]
 
 
-def in_shard(task_ids: Sequence[str], shard: int, n_shards: int) -> list[bool]:
-    """Return which of these are on every `n_shards`-th task, from task `shard`; a task is never split over shards."""
-    index = {task_id: number for number, task_id in enumerate(dict.fromkeys(task_ids))}
-    return [index[task_id] % n_shards == shard for task_id in task_ids]
+def in_shard(task_ids: Sequence[str], shard: int, n_shards: int, tasks_per_batch: int = 1) -> list[bool]:
+    """Return which of these are on the tasks of every `n_shards`-th batch of tasks, from batch `shard`."""
+    batch = batch_numbers(task_ids, tasks_per_batch)
+    return [batch[task_id] % n_shards == shard for task_id in task_ids]
+
+
+def batch_numbers(task_ids: Iterable[str], tasks_per_batch: int) -> dict[str, int]:
+    """Return the number of each task's batch: the first tasks that occur are batch 0, the next ones batch 1."""
+    return {task_id: number // tasks_per_batch for number, task_id in enumerate(dict.fromkeys(task_ids))}
 
 
 def batches_of_shard(items: Sequence[T], size: int, shard: int, n_shards: int) -> list[Sequence[T]]:
@@ -66,7 +71,7 @@ def check_branch(
     for job, verdicts in enumerate(files.verdicts):
         expected = []
         for attempts, shard in zip(files.attempts_of_job(job), shards, strict=False):
-            is_in_shard = pa.array(in_shard(task_ids, shard, files.n_shards), pa.bool_())
+            is_in_shard = pa.array(in_shard(task_ids, shard, files.n_shards, files.tasks_per_batch), pa.bool_())
             shard_ids = _attempts_on(prompts.filter(is_in_shard), shared)
             source = f"shard {shard} of {files.n_shards} of {files.prompts}"
             _compare(attempts, columns(attempts, attempt_class, shard_ids.column_names), shard_ids, source)

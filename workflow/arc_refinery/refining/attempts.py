@@ -29,18 +29,20 @@ class Completion:
     logprob: float
 
 
-def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int) -> list[Prompt]:
+def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int, tasks_per_batch: int = 1) -> list[Prompt]:
     """Return the prompts of a shard (`records.in_shard`)."""
     check_shard(shard, n_shards)
-    return list(compress(prompts, records.in_shard([prompt.task_id for prompt in prompts], shard, n_shards)))
+    task_ids = [prompt.task_id for prompt in prompts]
+    return list(compress(prompts, records.in_shard(task_ids, shard, n_shards, tasks_per_batch)))
 
 
-def attempt_settings(model: ModelConfig, decoding: Decoding) -> dict[str, Any]:
+def attempt_settings(model: ModelConfig, decoding: Decoding, tasks_per_batch: int) -> dict[str, Any]:
     """Return everything that determines completions, except the prompts and the adapter."""
     names = ("temperature", "top_p", "max_output_tokens", "seed")
     return {
         "model": model.model_dump(exclude=marked(type(model), PROMPTS, TUNING)),
         "decoding": {name: getattr(decoding, name) for name in names},
+        "tasks_per_batch": tasks_per_batch,
     }
 
 
@@ -51,8 +53,12 @@ def sample_shard(
     adapter: Path | None,
     decoding: Decoding,
     output: Path,
+    tasks_per_batch: int = 1,
 ) -> Iterator[Attempt]:
-    """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py)."""
+    """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py).
+
+    `prompts` are whole batches of tasks (`shard_of`).
+    """
     tokenizer = check_sampling(prompts, model, adapter, decoding.max_output_tokens)
 
     def completion(sample: Sample) -> Completion:
@@ -64,7 +70,8 @@ def sample_shard(
         sampler = open_sampler(model, adapter, decoding, tokenizer, report)
         done_ids = {prompt_id for entry in done for prompt_id in entry}
         missing = (prompt for prompt in prompts if prompt.prompt_id not in done_ids)
-        requests = [request_of(prompt, decoding.seed, tokenizer) for prompt in missing]
+        batch_of = records.batch_numbers((prompt.task_id for prompt in prompts), tasks_per_batch)
+        requests = [request_of(prompt, str(batch_of[prompt.task_id]), decoding.seed, tokenizer) for prompt in missing]
         # an entry per batch, so that prompts that were sampled together are never resumed separately
         for batch in sampler.sample(requests):
             if any(math.isnan(sample.logprob) for samples in batch.values() for sample in samples):
@@ -73,7 +80,7 @@ def sample_shard(
 
     settings = {
         "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
-        **attempt_settings(model, decoding),
+        **attempt_settings(model, decoding, tasks_per_batch),
         "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
     }
     n_attempts = sum(prompt.n_predictions for prompt in prompts)
@@ -104,12 +111,10 @@ def check_sampling(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path 
     return tokenizer
 
 
-def request_of(prompt: Prompt, seed: int, tokenizer: Any) -> Request:
+def request_of(prompt: Prompt, group: str, seed: int, tokenizer: Any) -> Request:
     # without special tokens: the chat template has written the start token
     ids = tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
-    return Request(
-        prompt.prompt_id, prompt.task_id, ids, prompt.n_predictions, stream_seed(seed, "sample", prompt.prompt_id)
-    )
+    return Request(prompt.prompt_id, group, ids, prompt.n_predictions, stream_seed(seed, "sample", prompt.prompt_id))
 
 
 def _attempt(

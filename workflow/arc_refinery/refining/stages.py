@@ -77,6 +77,7 @@ def sample(experiment: Refining, tasks: str, branch: str) -> SampleAttempts:
         SampleAttempts,
         **sampler_settings(experiment, experiment.sampler(tasks, branch)),
         max_output_tokens=experiment.sampling.max_output_tokens,
+        tasks_per_batch=experiment.sampling.tasks_per_batch,
         temperature=experiment.temperature(tasks, branch),
         top_p=experiment.sampling.top_p,
         seed=experiment.sampling_seed(tasks, branch),
@@ -116,8 +117,12 @@ def _prompt_settings(experiment: Refining, model: PromptedModel, seed: int) -> d
 
 
 def _files_of_turn(experiment: Refining, tasks: str) -> dict[str, int]:
-    """Return the numbers of files that a turn is split into."""
-    return {"n_shards": experiment.n_shards(tasks), "shards_per_grading_job": experiment.shards_per_grading_job}
+    """Return how a turn is split into files."""
+    return {
+        "n_shards": experiment.n_shards(tasks),
+        "shards_per_grading_job": experiment.shards_per_grading_job,
+        "tasks_per_batch": experiment.sampling.tasks_per_batch,
+    }
 
 
 # Training

@@ -1,7 +1,7 @@
 """Sampling with transformers, on a CPU or one GPU.
 
 A context is read once, and all its samples share its keys (rows.py). How floats are summed depends on what is sampled
-together: attempts on prompts of one task, never on other tasks or shards, and turns of the episodes of a batch.
+together: attempts on the prompts of a batch of tasks, whatever the shards, and turns of the episodes of a batch.
 """
 
 import ctypes

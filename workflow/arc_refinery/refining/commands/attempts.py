@@ -34,6 +34,7 @@ class SampleAttempts(DomainFlags, ShardFlags):
     model_path: config.Line = Field(PUBLISHED_MODEL, description=MODEL)
     max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
     max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
+    tasks_per_batch: config.PositiveInt = 1  # tasks whose prompts transformers samples together
     temperature: config.Temperature = 1.0  # 0: greedy
     top_p: config.Mass = 0.95  # nucleus sampling: probability mass to sample from
     seed: config.Seed = 0  # seeds every random choice
@@ -49,9 +50,9 @@ class SampleAttempts(DomainFlags, ShardFlags):
 
         domain, model = self.loaded(), self.sampler()
         decoding = Decoding(self.temperature, self.top_p, self.max_output_tokens, self.seed)
-        prompts = shard_of(self._fitting(), self.shard, self.n_shards)
-        attempts = sample_shard(domain, prompts, model, self.lora_path, decoding, self.shard_file)
-        settings = {**attempt_settings(model, decoding), "lora_path": self.lora_path}
+        prompts = shard_of(self._fitting(), self.shard, self.n_shards, self.tasks_per_batch)
+        attempts = sample_shard(domain, prompts, model, self.lora_path, decoding, self.shard_file, self.tasks_per_batch)
+        settings = {**attempt_settings(model, decoding, self.tasks_per_batch), "lora_path": self.lora_path}
         records.write(
             self.shard_file, domain.attempt_class, attempts, self.seed, settings, made_from=[self.dataset_path]
         )

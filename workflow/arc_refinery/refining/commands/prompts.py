@@ -40,13 +40,14 @@ class NextTurnFlags(PromptFlags):
     folder: RulePath = NEEDED  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
     n_shards: Annotated[config.PositiveInt, TUNING]  # number of shards of that turn
     shards_per_grading_job: Annotated[config.PositiveInt, TUNING] = 1  # shards whose verdicts are in one file
+    tasks_per_batch: Annotated[config.PositiveInt, TUNING] = 1  # tasks sampled together, which are in one shard
     n_considered: config.PositiveInt  # attempts per task that may be used, from the first
     include_errors: bool = False  # also refine programs that raised an exception
     form: config.LineOrNone = ""  # form of the feedback; default: the domain's first one
 
     @property
     def files(self) -> BranchFiles:
-        return BranchFiles(self.folder, self.n_shards, self.shards_per_grading_job)
+        return BranchFiles(self.folder, self.n_shards, self.shards_per_grading_job, self.tasks_per_batch)
 
     def reads(self) -> list[Path]:
         return [self.files.prompts]  # the command writes such files, too

@@ -280,7 +280,9 @@ class Refining(Compared[Arm]):
 
     def files(self, results: Path, tasks: str, branch: str) -> BranchFiles:
         """The records of a branch of a part or an evaluation set; `results` is the experiment's folder of results."""
-        return BranchFiles(results / tasks / branch, self.n_shards(tasks), self.shards_per_grading_job)
+        return BranchFiles(
+            results / tasks / branch, self.n_shards(tasks), self.shards_per_grading_job, self.sampling.tasks_per_batch
+        )
 
     @property
     def refined_for_training(self) -> list[str]:

@@ -21,6 +21,11 @@ class Sampling(Strict):
     batch_size: PositiveInt = Field(
         8, description="Completions per prompt; each prompt shows the task in its own way, if the domain has several."
     )
+    tasks_per_batch: Annotated[PositiveInt, ATTEMPTS] = Field(
+        1,
+        description="Tasks whose prompts transformers samples together. More is faster with few completions per task "
+        "and a large model; completions depend on it.",
+    )
     temperature: Annotated[Temperature, ATTEMPTS] = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
     )
