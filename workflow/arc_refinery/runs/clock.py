@@ -1,4 +1,4 @@
-"""Results with a modification time in the future, because the clock was set back."""
+"""Durations in words; results with a modification time in the future, because the clock was set back."""
 
 import os
 import time
@@ -7,6 +7,18 @@ from contextlib import suppress
 from pathlib import Path
 
 TOLERANCE = 60.0  # seconds; a file server's clock may be ahead a little
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a person says it.
+
+    >>> duration(31.4), duration(360), duration(7500)
+    ('31 s', '6 min', '2 h 5 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def date_back(results: Path, say: Callable[[str], None]) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TextIO
 
+from arc_refinery.runs.clock import duration
 from arc_refinery.runs.ending import is_stopped
 
 # Beginnings of messages of Snakemake that are left out. A message of another version is shown.
@@ -94,7 +95,7 @@ class Screen(logging.StreamHandler[TextIO]):
     def end(self, has_succeeded: bool = False) -> str:
         """Return the lines with which the run ends."""
         if has_succeeded:
-            end = [f"{self._n_jobs} jobs in {_duration(time.time() - self._began)}."]
+            end = [f"{self._n_jobs} jobs in {duration(time.time() - self._began)}."]
             pages = self._pages + [page for job in self._running.values() for page in job.pages]
             return "\n".join(end + [line for page in pages for line in (*_answer(page), f"Report: {page}")])
         kept = f"{len(self._finished)} of {self._n_jobs} jobs are finished and kept"
@@ -191,7 +192,7 @@ class Screen(logging.StreamHandler[TextIO]):
         if job.stage:
             self._took[job.stage].append(now - job.started)
         left = self._left(now)
-        took = _duration(now - job.started) + (f", about {_duration(left)} left" if left and left >= 1 else "")
+        took = duration(now - job.started) + (f", about {duration(left)} left" if left and left >= 1 else "")
         return f"{_clock(now)}  {len(self._finished)} of {self._n_jobs}  {job.words}: {took}"
 
     def _fail(self, record: logging.LogRecord) -> str:
@@ -255,10 +256,3 @@ def _reason(logs: list[str]) -> list[str]:
 
 def _clock(now: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(now))
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from transformers.integrations import TensorBoardCallback, TrackioCallback, is_t
 
 from arc_refinery.config import Guard, PolicyGradient
 from arc_refinery.errors import InputError
+from arc_refinery.runs.clock import duration
 from arc_refinery.training import checkpoints, processes
 from arc_refinery.training.adapters import fault_of_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
@@ -22,17 +24,31 @@ logger = logging.getLogger(__name__)
 
 
 class OneLineProgress(TrainerCallback):
-    """Logs one line per step: progress bars are unreadable in log files."""
+    """Logs one line per step, with the time left: progress bars are unreadable in log files.
+
+    The time left counts all steps alike, with what was done between them.
+    """
 
     def __init__(self, metrics: Mapping[str, str]) -> None:
         """`metrics` maps names in TRL's log to the words that are logged."""
         self.metrics = metrics
+        self.began = (0.0, 0)  # when this process began, and after which step
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.began = (time.monotonic(), state.global_step)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         last = f" of {state.max_steps}" if state.max_steps else ""  # unknown before the first step
         for name, words in self.metrics.items():
             if logs and name in logs:
-                logger.info("step %d%s: %s %.3f", state.global_step, last, words, logs[name])
+                logger.info("step %d%s: %s %.3f%s", state.global_step, last, words, logs[name], self._left(state))
+
+    def _left(self, state: Any) -> str:
+        began, first = self.began
+        if not first < state.global_step < state.max_steps:
+            return ""
+        seconds = (time.monotonic() - began) / (state.global_step - first) * (state.max_steps - state.global_step)
+        return f", about {duration(seconds)} left"
 
 
 class LearningRate(TrainerCallback):
