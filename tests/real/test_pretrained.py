@@ -31,6 +31,8 @@ MODEL = os.environ.get("ARC_REFINERY_REAL_MODEL", "")
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.snakemake,
+    pytest.mark.training,
     pytest.mark.skipif(
         not MODEL, reason="ARC_REFINERY_REAL_MODEL is not set: the folder of a pretrained model with a chat template"
     ),
