@@ -147,6 +147,13 @@ def test_a_class_without_a_reference_is_used_as_its_tests_use_it(
     assert not graded(code_executors, program.replace("-1", "0").replace("*xs", "*_, xs=(5,)"), task).is_solved
 
 
+def test_a_programs_own_tests_do_not_count(code_executors: Executors):
+    answer = f"```python\nassert double(1) == 3\n{DOUBLE.reference}\nassert double(2) == 5\n```"
+    (grade_of_it,) = grade([(answer, DOUBLE)], code_executors)
+    assert (grade_of_it.status, grade_of_it.is_solved) == ("ok", True)
+    assert DOMAIN.program(answer, DOUBLE) == f"\n{DOUBLE.reference}"
+
+
 def test_programs_that_give_the_same_on_the_shown_tests_have_one_fingerprint(code_executors: Executors):
     programs = [
         "def double(n): return 5",
@@ -179,10 +186,10 @@ FAILING_TESTS: list[tuple[str, str]] = [
         "assert double(30) == 60\ndouble(30) raised ZeroDivisionError: division by zero (line 3)",
     ),
     ("def double(n) return n", "Your program raised SyntaxError: expected ':' (line 1)\ndef double(n) return n"),
-    # a test of its own, appended unasked
+    # an example, appended unasked behind an assert
     (
-        "def double(n):\n    return n + 2\nassert double(1) == 2",
-        "Your program raised AssertionError (line 3)\nassert double(1) == 2",
+        "def double(n):\n    return n + 2\nassert double(1) == 2\nint('x')",
+        "Your program raised ValueError: invalid literal for int() with base 10: 'x' (line 4)\nint('x')",
     ),
     (
         "def twice(n): return 4",

@@ -105,3 +105,19 @@ def test_an_answer_without_a_block_has_no_program(answer: str):
 def test_a_long_answer_of_many_fences_is_read_line_by_line(text: str):
     """Parsing the code up to each fence took 21 s for 500 of them."""
     assert final_program(f"{text * 5000}a{block(PROGRAM)}", ASSERTS) is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (f"{PROGRAM}assert double(2) == 5\n", PROGRAM.strip()),
+        (f"{PROGRAM}\n# Test cases\nassert double(\n    2\n) == 5, 'wrong'\n", f"{PROGRAM}\n# Test cases"),
+        (f"assert True\n{PROGRAM}", f"\n{PROGRAM}".rstrip()),  # lines keep their numbers
+        ("def double(n):\n    assert n\n    return 2 * n\n", None),
+        (f"{PROGRAM}n = 2; assert double(n) == 5\n", None),
+        (f"{PROGRAM}if True:\n    assert double(2) == 5\n", None),
+        ("def double(n) return 2 * n\nassert double(2) == 4\n", None),  # does not parse
+    ],
+)
+def test_asserts_of_a_program_are_not_run(code: str, expected: str | None):
+    assert final_program(block(code), ASSERTS) == (f"{code.rstrip()}\n" if expected is None else expected)

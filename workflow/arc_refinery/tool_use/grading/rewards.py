@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import called_names
-from arc_refinery.programs import defined_names, last_program
+from arc_refinery.programs import defined_names, last_program, without_own_tests
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
@@ -85,11 +85,12 @@ def _program(answer: str, question: Question) -> str | None:
 
 
 def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
-    """Return the program of an answer: the last block that defines a function which the asserts call.
+    """Return the program of an answer, without its own tests: the last block that defines what the asserts call.
 
     None without a block. programs.py has the rule.
     """
-    return last_program(text, called_names(asserts))
+    code = last_program(text, called_names(asserts))
+    return code and without_own_tests(code)
 
 
 def defines_tested(program: str, asserts: Iterable[str]) -> bool:
