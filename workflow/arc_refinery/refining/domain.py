@@ -164,6 +164,13 @@ class Domain:
         """Return a text that asks for another answer and says nothing on the first one: a control."""
         return "Write a corrected program."
 
+    def other_grade(self, own: Any, other: Any) -> Any:
+        """Return the grade whose feedback the control `other-task` shows; default: that of the other task's attempt.
+
+        It must not tell which task it is of, or the model may work on that one.
+        """
+        return other
+
     def next_turn(self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Any) -> Question:
         """Return the conversation that asks to refine an attempt.
 
@@ -171,7 +178,10 @@ class Domain:
         """
         feedback = self.no_feedback(wording)
         if executed:
-            feedback = self.feedback(executed.prompt, self.grade_of(executed), wording)
+            grade = self.grade_of(executed)
+            if executed.prompt.task_id != parent.prompt.task_id:
+                grade = self.other_grade(self.grade_of(parent), grade)
+            feedback = self.feedback(executed.prompt, grade, wording)
         earlier = list(parent.prompt.messages)
         messages = next_turn(opening(earlier) if history == "last" else earlier, parent.attempt.completion, feedback)
         return Question(messages, parent.prompt.detail)

@@ -47,6 +47,9 @@ class Domain(domain.Domain):
     def feedback(self, prompt: Prompt, grade: CodeGrade, texts: Wording) -> str:
         return feedback.feedback(grade, texts)
 
+    def other_grade(self, own: CodeGrade, other: CodeGrade) -> CodeGrade:
+        return feedback.with_results_of(own, other)
+
     def no_feedback(self, texts: Wording) -> str:
         return feedback.no_feedback(texts)
 

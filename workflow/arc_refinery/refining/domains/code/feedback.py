@@ -18,6 +18,8 @@ verdict-only    Your program passes 1 of 2 tests.             Your program passe
 """
 
 import ast
+from collections.abc import Sequence
+from dataclasses import replace
 
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.refining.domains.code.grading import CodeGrade, ShownTest
@@ -45,6 +47,28 @@ def feedback(grade: CodeGrade, wording: Wording) -> str:
 def no_feedback(wording: Wording) -> str:
     """Control: ask for a correction without showing what the program gave."""
     return wording.correct
+
+
+def with_results_of(own: CodeGrade, other: CodeGrade) -> CodeGrade:
+    """Control: a program's failing tests, with what a program for another task gave on its own failing tests.
+
+    The texts of the other task's tests are not shown: a model writes the function that they call.
+    """
+    results = [test for test in other.shown if test.outcome != AssertOutcome.passed]
+    shown = [
+        test if test.outcome == AssertOutcome.passed else _given(test, results[number % len(results) :] + results)
+        for number, test in enumerate(own.shown)
+    ]
+    return replace(own, shown=tuple(shown))
+
+
+def _given(test: ShownTest, results: Sequence[ShownTest]) -> ShownTest:
+    """Return a test with the first of these results that is not what the test expects."""
+    call, expected = _equality(test.test)
+    calls = [value.call for value in test.values] or [test.raised or call or test.test]
+    result = next((one for one in results if expected not in [value.value for value in one.values]), results[0])
+    values = tuple(replace(value, call=own) for value, own in zip(result.values, calls, strict=False))
+    return replace(result, test=test.test, values=values, raised=calls[0] if result.raised else "")
 
 
 def _result(test: ShownTest, wording: Wording) -> str:
