@@ -192,6 +192,9 @@ def test_episodes_with_a_calculator(checkout: Checkout) -> None:
     except InputError as reason:
         pytest.skip(str(reason))
     folder = run(checkout, TOOLS)
-    (table,) = folder.glob("episodes.parquet")
-    assert len(pd.read_parquet(table)) == 2 * 3 * 2
+    for arm in ("untrained", "without"):
+        episodes = pd.read_parquet(folder / f"sums/{arm}/000.parquet")
+        assert len(episodes) == 3 * 2
+        for messages in episodes["messages"]:
+            assert messages[-1]["role"] == "assistant"
     assert "| `untrained` |" in folder.with_suffix(".md").read_text()
