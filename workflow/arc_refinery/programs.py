@@ -10,6 +10,7 @@ first lower-case `python` block, as published, if there is one.
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Collection
 from textwrap import dedent
 
@@ -33,6 +34,12 @@ def last_program(text: str, wanted: Collection[str]) -> str | None:
     candidates = tagged or [code for tag, code in blocks if not tag]
     defining = (code for code in reversed(candidates) if not defined_names(code).isdisjoint(wanted))
     return next(defining, None) or next(reversed(candidates), None)
+
+
+def tested_program(text: str, wanted: Collection[str]) -> str | None:
+    """Return the program of an answer as it is tested: `last_program` without its own tests."""
+    code = last_program(text, wanted)
+    return code and _without_own_tests(code)
 
 
 def after_thought(text: str) -> str:
@@ -78,7 +85,7 @@ def _block(text: str, start: int, fence: str) -> tuple[str, int]:
     return first or (text[start:], len(text))
 
 
-def without_own_tests(code: str) -> str:
+def _without_own_tests(code: str) -> str:
     """Return a program with empty lines in place of the asserts at its top level, none at its end.
 
     Models append these unasked, and they are often wrong. Other lines keep their numbers.
@@ -86,15 +93,15 @@ def without_own_tests(code: str) -> str:
     tree = parsed(code)
     if tree is None or "\r" in code:
         return code
-    lines = code.split("\n")
-    for node in tree.body:
-        first, last = node.lineno, node.end_lineno or node.lineno
-        others = (other for other in tree.body if other is not node)
-        if isinstance(node, ast.Assert) and all(
-            last < other.lineno or (other.end_lineno or other.lineno) < first for other in others
-        ):
-            lines[first - 1 : last] = [""] * (last - first + 1)
-    return code if lines == code.split("\n") else "\n".join(lines).rstrip()
+    spans = [(node, range(node.lineno - 1, node.end_lineno or node.lineno)) for node in tree.body]
+    n_statements = Counter(line for _, span in spans for line in span)
+    tests = [
+        span for node, span in spans if isinstance(node, ast.Assert) and all(n_statements[line] == 1 for line in span)
+    ]
+    removed = {line for span in tests for line in span}
+    if not removed:
+        return code
+    return "\n".join("" if number in removed else line for number, line in enumerate(code.split("\n"))).rstrip()
 
 
 def parsed(code: str) -> ast.Module | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import called_names
-from arc_refinery.programs import defined_names, last_program, without_own_tests
+from arc_refinery.programs import defined_names, tested_program
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
@@ -89,8 +89,7 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
 
     None without a block. programs.py has the rule.
     """
-    code = last_program(text, called_names(asserts))
-    return code and without_own_tests(code)
+    return tested_program(text, called_names(asserts))
 
 
 def defines_tested(program: str, asserts: Iterable[str]) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, run_asserts
 from arc_refinery.errors import InputError
-from arc_refinery.programs import after_thought, last_program, without_own_tests
+from arc_refinery.programs import after_thought, tested_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config.rewards import Grade
 from arc_refinery.refining.domains.code.tasks import FAILS, CodeTask, LeftOut, read_tasks
@@ -106,8 +106,7 @@ def program(text: str, task: CodeTask) -> str | None:
 
     Without its own tests.
     """
-    code = last_program(after_thought(text), task.names)
-    return code and without_own_tests(code)
+    return tested_program(after_thought(text), task.names)
 
 
 def grade(answers: Iterable[tuple[str, CodeTask]], executors: Executors) -> Generator[CodeGrade, None, None]:
