@@ -66,7 +66,8 @@ def _given(test: ShownTest, results: Sequence[ShownTest]) -> ShownTest:
     """Return a test with the first of these results that is not what the test expects."""
     call, expected = _equality(test.test)
     calls = [value.call for value in test.values] or [test.raised or call or test.test]
-    result = next((one for one in results if expected not in [value.value for value in one.values]), results[0])
+    others = (result for result in results if expected not in [value.value for value in result.values])
+    result = next(others, results[0])
     values = tuple(replace(value, call=own) for value, own in zip(result.values, calls, strict=False))
     return replace(result, test=test.test, values=values, raised=calls[0] if result.raised else "")
 
