@@ -85,13 +85,16 @@ def test_second_turns_show_what_shown_tests_gave(run: Checkout):
     }
 
 
-def test_controls_show_nothing_or_what_a_program_for_another_task_gave(run: Checkout):
-    blind, elsewhere = prompts(run, "blind-turn2").values(), prompts(run, "elsewhere-turn2").values()
+def test_controls_show_nothing_or_their_own_tests_with_the_results_of_another_program(run: Checkout):
+    blind, elsewhere = prompts(run, "blind-turn2").values(), prompts(run, "elsewhere-turn2")
     assert {prompt.messages[-1]["content"] for prompt in blind} == {END}
-    for prompt in elsewhere:
-        text = prompt.messages[-1]["content"]
-        assert prompt.task_id not in text
-        assert any(name in text for name in handmade.ROWS) or "SyntaxError" in text
+    feedback = {name: prompt.messages[-1]["content"] for name, prompt in elsewhere.items()}
+    for name, text in feedback.items():
+        shown = {task_id for task_id, row in handmade.ROWS.items() if row["tests"][0] in text}
+        # a program that could not be called has no results, and its error is shown
+        assert shown == {elsewhere[name].task_id} or (not shown and "SyntaxError" in text)
+    # all programs for `mirror` return None
+    assert "mirror('ab') raised ValueError: bad (line 2)" in feedback["mirror/elsewhere-turn2-000"]
 
 
 def test_no_prompt_has_a_hidden_test(run: Checkout):
