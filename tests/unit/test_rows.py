@@ -47,6 +47,28 @@ def test_the_same_tokens_and_random_numbers_as_by_the_library(name: str, setting
         assert len(set(lengths)) > 2, "rows end at different times"
 
 
+@pytest.mark.parametrize("settings", [{}, {"top_p": 0.6, "temperature": 0.7, "repetition_penalty": 1.5}])
+def test_a_large_vocabulary_has_the_same_distribution(
+    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arc_refinery.sampling.rows.SMALL_VOCABULARY", 4)
+    model = network(CONFIGS["qwen3"])
+    enable_layouts(model)
+    n = 4000
+    settings = {"do_sample": True, "top_k": 0, "max_new_tokens": 1, "pad_token_id": PADDING} | settings
+    ids = torch.tensor([PROMPTS[0]] * n)
+    arguments = settings | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    scores = model.generate(**arguments, output_scores=True, return_dict_in_generate=True).scores[0]
+    torch.manual_seed(1)
+    tokens = model.generate(**arguments, custom_generate=sample_rows)[:, -1]
+    expected = scores[0].softmax(-1)
+    assert (expected == 0).any() == ("top_p" in settings)
+    counts = tokens.bincount(minlength=len(expected))
+    assert not counts[expected == 0].any()
+    deviations = (n * expected * (1 - expected)).sqrt()
+    assert ((counts - n * expected).abs() <= 4 * deviations).all()
+
+
 def test_prompts_are_read_once_and_rows_until_they_end() -> None:
     model = network(CONFIGS["qwen3"])
     enable_layouts(model)

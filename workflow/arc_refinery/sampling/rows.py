@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, LogitsProcessorList
+from transformers.generation.logits_process import TopPLogitsWarper
 
 from arc_refinery.errors import NotFiniteError
 from arc_refinery.models.shared_attention import continued, layout_arguments, side_by_side
+from arc_refinery.sampling.draws import SMALL_VOCABULARY, tokens_at
 from arc_refinery.sampling.prefixes import Keys, Prefixes
 
 
@@ -97,17 +99,21 @@ def sample_rows(
 
     Needs a network that `enable_layouts` has changed. Returns (rows, tokens), padded on the right. `generate` itself
     reads equal prompts again, and all rows until the longest one ends. Random numbers are drawn for all rows here, too,
-    so the tokens are the same, as far as rounding allows.
+    so the tokens are the same, as far as rounding allows, up to `SMALL_VOCABULARY` tokens.
     """
     texts = [tuple(compress(*both)) for both in zip(ids.tolist(), named["attention_mask"].tolist(), strict=True)]
     prompts = {prompt: number for number, prompt in enumerate(dict.fromkeys(texts))}
     owners, order = torch.tensor([prompts[text] for text in texts], device=ids.device).sort(stable=True)
     rows = Rows(network, list(prompts), owners, shares=True)
-    written, running_ids = ids, ids[order]
+    written, running_ids, top_p = ids, ids[order], None
+    if generation_config.do_sample and rows.logits.shape[1] > SMALL_VOCABULARY:
+        top_p = 1.0
+        if logits_processor and isinstance(logits_processor[-1], TopPLogitsWarper):
+            logits_processor, top_p = LogitsProcessorList(logits_processor[:-1]), logits_processor[-1].top_p
     while True:
         check_finite(rows.logits, network)
         scores, places = logits_processor(running_ids, rows.logits), order[rows.numbers]
-        next_ids = _draw(scores, places, len(ids)) if generation_config.do_sample else scores.argmax(-1)
+        next_ids = _draw(scores, places, len(ids), top_p) if generation_config.do_sample else scores.argmax(-1)
         column = torch.full_like(ids[:, :1], generation_config.pad_token_id)
         column[places] = next_ids.unsqueeze(1)
         written = torch.cat([written, column], 1)
@@ -125,11 +131,15 @@ def check_finite(values: Tensor, network: Any) -> None:
         raise NotFiniteError(network.config.name_or_path)
 
 
-def _draw(scores: Tensor, places: Tensor, n_rows: int) -> Tensor:
+def _draw(scores: Tensor, places: Tensor, n_rows: int, top_p: float | None) -> Tensor:
     """Sample a token for each of the rows at `places`, with the random numbers that these have among all rows.
 
-    By `torch.multinomial`, as the library does: several training processes that share a step replace it.
+    With `top_p`, one number is drawn for each row; else by `torch.multinomial`, as the library does. Several training
+    processes that share a step replace both functions.
     """
+    if top_p is not None:
+        numbers = torch.rand(n_rows, device=scores.device)
+        return tokens_at(numbers[places], scores, top_p, top_k=0)
     weights = scores.new_ones(n_rows, scores.shape[1])
     weights[places] = scores.softmax(-1)
     return torch.multinomial(weights, num_samples=1)[places].squeeze(1)

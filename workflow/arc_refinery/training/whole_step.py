@@ -6,13 +6,14 @@ one process would that had all rows, and uses those for its own:
     rows of the step    0 1 2 3                one process: torch.multinomial of 4 rows
     rows of process 1       2 3                draws for 4 rows, uses the last 2
 
-Replaced are `torch.multinomial`, which sampling calls once per token, and `torch.randperm`, with which TRL draws the
-order of a step's completions. A vLLM in each process draws from the random state of that process, so these differ:
-else all would sample the same completions.
+Replaced are `torch.multinomial` or, with a large vocabulary, `torch.rand`, one of which sampling calls once per token,
+and `torch.randperm`, with which TRL draws the order of a step's completions. A vLLM in each process draws from the
+random state of that process, so these differ: else all would sample the same completions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,14 +29,14 @@ else:
 
 
 class WholeStepDraws(TorchFunctionMode):
-    """In this context, the two functions draw for the rows of all processes. Each process has as many rows."""
+    """In this context, these functions draw for the rows of all processes. Each process has as many rows."""
 
     def __init__(self, index: int, n_processes: int) -> None:
         super().__init__()
         self.index = index
         self.n_processes = n_processes
         self.n_drawn = 0  # tokens since `catch_up`
-        self._last = torch.zeros(0)  # probabilities of the last token of each row
+        self._again: Callable[[], Tensor]  # draws as for the last token
 
     def __torch_function__(
         self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -43,6 +44,8 @@ class WholeStepDraws(TorchFunctionMode):
         kwargs = kwargs or {}
         if function is torch.multinomial:
             return self._tokens(*args, **kwargs)
+        if function is torch.rand:
+            return self._places(*args, **kwargs)
         if function is torch.randperm:
             return self._order(*args, **kwargs)
         return function(*args, **kwargs)
@@ -53,8 +56,13 @@ class WholeStepDraws(TorchFunctionMode):
         whole = probabilities.new_ones(self.n_processes * n_rows, probabilities.shape[1])  # others' are not known
         whole[own] = probabilities
         self.n_drawn += 1
-        self._last = probabilities
+        self._again = partial(torch.multinomial, probabilities, num_samples)
         return torch.multinomial(whole, num_samples)[own]
+
+    def _places(self, n_rows: int, **named: Any) -> Tensor:
+        self.n_drawn += 1
+        self._again = partial(torch.rand, n_rows, **named)
+        return torch.rand(self.n_processes * n_rows, **named)[self.index * n_rows :][:n_rows]
 
     def _order(self, n_rows: int) -> Tensor:
         whole = torch.randperm(self.n_processes * n_rows) - self.index * n_rows
@@ -63,7 +71,7 @@ class WholeStepDraws(TorchFunctionMode):
     def catch_up(self, n_drawn: int) -> None:
         """Draw and forget, up to `n_drawn` tokens: another process had a longer completion. Call it in the context."""
         while self.n_drawn < n_drawn:
-            torch.multinomial(self._last, num_samples=1)
+            self._again()
         self.n_drawn = 0
 
 
