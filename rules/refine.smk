@@ -56,6 +56,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
             "write prompts to train on: {wildcards.tasks}"
 
 elif experiment.runs:
+    PROMPTED = "probe" if experiment.probe else "training"  # a probe chooses among the prompts
 
     rule training_prompts:
         input:
@@ -66,11 +67,11 @@ elif experiment.runs:
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
-            "<results>/{tasks}/training/prompts.parquet",
+            f"<results>/{{tasks}}/{PROMPTED}/prompts.parquet",
         log:
-            "<logs>/{tasks}/training/prompts.log",
+            f"<logs>/{{tasks}}/{PROMPTED}/prompts.log",
         benchmark:
-            "<benchmarks>/{tasks}/training/prompts.tsv"
+            f"<benchmarks>/{{tasks}}/{PROMPTED}/prompts.tsv"
         wildcard_constraints:
             tasks=one_of(experiment.training_tasks),
         priority: 10  # training waits for it
@@ -87,6 +88,35 @@ elif experiment.runs:
         shell:
             "{resources.venv_on_path}arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
             " {params.overlap} {params.flags} --output {output} 2> {log}"
+
+    if experiment.probe:
+
+        rule chosen_prompts:
+            input:
+                prompts="<results>/{tasks}/probe/prompts.parquet",
+                attempts=of(kind.inputs.attempts, "tasks", branch="probe"),
+                verdicts=of(kind.inputs.verdicts, "tasks", branch="probe"),
+            output:
+                "<results>/{tasks}/training/prompts.parquet",
+            log:
+                "<logs>/{tasks}/training/prompts.log",
+            benchmark:
+                "<benchmarks>/{tasks}/training/prompts.tsv"
+            wildcard_constraints:
+                tasks=one_of(experiment.training_tasks),
+            priority: 10  # training waits for it
+            threads: cpus("cpu")
+            resources:
+                **needs("cpu"),
+                tuning=flags_of(kind.chosen_prompts, "tasks", tuning=True),
+            params:
+                flags=flags_of(kind.chosen_prompts, "tasks"),
+                folder=subpath(input.prompts, parent=True),
+            message:
+                "choose the prompts to train on: {wildcards.tasks}"
+            shell:
+                "{resources.venv_on_path}arc-refinery prompts select --folder {params.folder} {resources.tuning}"
+                " {params.flags} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:

@@ -49,7 +49,11 @@ ROWS: dict[str, dict[str, Any]] = {
     },
 }
 TO_TRAIN_ON: dict[str, dict[str, Any]] = {
-    "negate": {"prompt": "Negate a number.", "tests": ["assert negate(1) == -1", "assert negate(-4) == 4"]},
+    "negate": {
+        "prompt": "Negate a number.",
+        "tests": ["assert negate(1) == -1", "assert negate(-4) == 4"],
+        "reference": "def negate(n):\n    return -n",
+    },
     "length": {"prompt": "Count the letters of a text.", "tests": ["assert length('abc') == 3"]},
 }
 UNUSABLE: dict[str, dict[str, Any]] = {
@@ -76,6 +80,7 @@ ANSWERS = {
     "refine-turn2": {"double": "wSww", "largest": "SSww", "parity": "wwww", "mirror": "wwwS", "add": "wwww"},
     "trained-turn2": {"double": "SSww", "largest": "SSww", "parity": "Swww", "mirror": "SSSS", "add": "wwww"},
     "blind-turn2": {"double": "wwww", "largest": "wTww", "parity": "xxxx", "mirror": "Swww", "add": "wwww"},
+    "probe": {"negate": "Swww", "length": "wwww"},
     "elsewhere-turn2": {"double": "nnnn", "largest": "wwww", "parity": "wwww", "mirror": "wwww", "add": "wwww"},
 }
 
@@ -99,6 +104,7 @@ def settings(training_rows: str, rows: str, venv: str) -> dict[str, Any]:
         "training": {
             "max_completion_length": 48,
             "max_seq_length": 512,
+            "select": {"probe": 4},
             "grpo": {
                 "learning_rate": 1.0e-4,
                 "num_generations": 4,
@@ -127,7 +133,7 @@ def settings(training_rows: str, rows: str, venv: str) -> dict[str, Any]:
 
 def answer(task_id: str, letter: str) -> str:
     programs = {
-        "S": ROWS.get(task_id, {}).get("reference", ""),
+        "S": (ROWS | TO_TRAIN_ON).get(task_id, {}).get("reference", ""),
         "T": SHOWN_ONLY.get(task_id, ""),
         "w": f"def {task_id}(*inputs):\n    return None",
         "v": f"def {task_id}(*inputs):\n    return 'no'",

@@ -33,11 +33,12 @@ def write_prompts(
     settings: Mapping[str, Any],
     made_from: Sequence[Path] = (),
     statuses: Mapping[str, int] | None = None,
+    counts: Mapping[str, int] | None = None,
 ) -> None:
     """Write the prompts that leave room for `answer` tokens in the window; raise `NoRoomError` if none does.
 
     Notes: `longest_allowed`, `n_dropped`, `dropped` ({turn: [tokens, ...]}). `statuses` counts the verdicts on the
-    attempts of the turn before; it is a note, too, if none of these can be refined.
+    attempts of the turn before; it is a note, too, if none of these can be refined. `counts` are always notes.
     """
     longest = window - answer
     fitting_lengths: list[int] = []
@@ -56,6 +57,7 @@ def write_prompts(
 
     def facts() -> dict[str, Any]:
         notes = {"longest_allowed": longest, "n_dropped": sum(map(len, dropped.values())), "dropped": dropped}
+        notes |= counts or {}
         return notes if statuses is None or fitting_lengths else notes | {STATUSES: dict(statuses)}
 
     records.write(path, cls, fitting(), seed, settings, facts, made_from)

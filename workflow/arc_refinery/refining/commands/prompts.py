@@ -34,16 +34,13 @@ class PromptFlags(DomainFlags):
         return domain.wording(self.template, form)
 
 
-class NextTurnFlags(PromptFlags):
+class TurnFlags(DomainFlags):
     """Flags of all commands that read the attempts of a turn."""
 
     folder: RulePath = NEEDED  # the turn: prompts.parquet, attempts/<shard>.parquet, verdicts/<grading job>.parquet
     n_shards: Annotated[config.PositiveInt, TUNING]  # number of shards of that turn
     shards_per_grading_job: Annotated[config.PositiveInt, TUNING] = 1  # shards whose verdicts are in one file
     tasks_per_batch: Annotated[config.PositiveInt, TUNING] = 1  # tasks sampled together, which are in one shard
-    n_considered: config.PositiveInt  # attempts per task that may be used, from the first
-    include_errors: bool = False  # also refine programs that raised an exception
-    form: config.LineOrNone = ""  # form of the feedback; default: the domain's first one
 
     @property
     def files(self) -> BranchFiles:
@@ -51,6 +48,14 @@ class NextTurnFlags(PromptFlags):
 
     def reads(self) -> list[Path]:
         return [self.files.prompts]  # the command writes such files, too
+
+
+class NextTurnFlags(PromptFlags, TurnFlags):
+    """Flags of all commands that write prompts from the attempts of a turn."""
+
+    n_considered: config.PositiveInt  # attempts per task that may be used, from the first
+    include_errors: bool = False  # also refine programs that raised an exception
+    form: config.LineOrNone = ""  # form of the feedback; default: the domain's first one
 
 
 class FirstPrompts(PromptFlags):
@@ -121,11 +126,14 @@ class Refine(NextTurnFlags):
     feedback: FeedbackKind = "real"  # the other values are controls
     select: Selection = "best-distinct"  # which incorrect attempts to refine, best first
     history: History = "whole"  # earlier attempts in the conversation: all, or only the last one
+    min_pass_rate: config.Share = 0.0  # leave out tasks where a smaller share of the attempts considered is right
+    max_pass_rate: config.Share = 1.0  # leave out tasks where a larger share of them is right
 
     def run(self) -> None:
         from arc_refinery.refining.graded import read_graded
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refining.overlap import left_out
+        from arc_refinery.refining.pass_rates import with_pass_rate
         from arc_refinery.refining.prompt_files import write_prompts
         from arc_refinery.refining.prompts import Renderer
 
@@ -151,10 +159,51 @@ class Refine(NextTurnFlags):
                 statuses[attempt.verdict.status] += 1
                 yield attempt
 
-        prompts = next_turn_prompts(domain, graded(), plan, wording, renderer)
+        counts: Counter[str] = Counter()
+        chosen = with_pass_rate(graded(), self.min_pass_rate, self.max_pass_rate, self.n_considered, counts)
+        prompts = next_turn_prompts(domain, chosen, plan, wording, renderer)
         settings = self.decisive() | {"template": domain.texts(wording)}
         window, answer = self.max_model_len, self.max_output_tokens
-        write_prompts(domain.prompt_class, self.output, prompts, window, answer, self.seed, settings, statuses=statuses)
+        write_prompts(
+            domain.prompt_class,
+            self.output,
+            prompts,
+            window,
+            answer,
+            self.seed,
+            settings,
+            statuses=statuses,
+            counts=counts,
+        )
+
+
+class SelectPrompts(TurnFlags):
+    r"""Choose the prompts to train on of which some completions are right: those that a probe has answered.
+
+    Example:
+        arc-refinery prompts select --folder mine/probe --n-shards 1 --num-generations 16 --output mine/chosen.parquet
+    """
+
+    output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
+    num_generations: config.PositiveInt  # completions of a group
+    min_mixed: config.Share = 0.5  # least chance that a group has right and wrong completions
+    seed: config.Seed = 0  # seeds every random choice
+
+    def run(self) -> None:
+        from arc_refinery import records
+        from arc_refinery.refining.graded import read_graded
+        from arc_refinery.refining.pass_rates import probably_mixed
+
+        domain, path = self.loaded(), self.files.prompts
+        cls, probed = domain.prompt_class, read_graded(domain, self.files)
+        counts: Counter[str] = Counter()
+        chosen = probably_mixed(records.read(path, cls), probed, self.num_generations, self.min_mixed, counts)
+
+        def notes() -> dict[str, Any]:
+            return records.notes(path) | counts
+
+        records.write(self.output, cls, chosen, self.seed, self.decisive(), notes, [path])
+        logging.info("%d of %d probed prompts chosen; %s", records.count(self.output), counts["n_probed"], dict(counts))
 
 
 class WriteDemonstrations(NextTurnFlags):

@@ -20,7 +20,7 @@ from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
-from arc_refinery.refining.config.training import Training
+from arc_refinery.refining.config.training import PROBE, Grpo, Training
 
 
 class Refining(Compared[Arm]):
@@ -300,8 +300,15 @@ class Refining(Compared[Arm]):
                 return arm, 1 + arm.branches.index(branch)
         raise ConfigError(f"{branch} is not a branch of this experiment; expected {', '.join(self.branches)}")
 
+    @property
+    def probe(self) -> int | None:
+        """Completions per prompt of the probe that training prompts are chosen by; None: there is no probe."""
+        return self.training.select.probe if self.training and self.training.select and self.runs else None
+
     def branch_before(self, branch: str) -> str:
         """The branch that a branch of turn 2 or later refines."""
+        if branch == PROBE:
+            return "turn1"
         arm, number = self.arm_and_turn(branch)
         return arm.branch(number - 1)
 
@@ -327,11 +334,31 @@ class Refining(Compared[Arm]):
 
     def temperature(self, tasks: str, branch: str) -> float:
         """Temperature that a branch is sampled with."""
+        if branch == PROBE:
+            return self._probed.temperature
         own = None if self._is_for_training(tasks, branch) else self._turn(branch).temperature
         return self.sampling.temperature if own is None else own
 
+    def top_p(self, branch: str) -> float:
+        """Probability mass that a branch is sampled from."""
+        return self._probed.top_p if branch == PROBE else self.sampling.top_p
+
+    def max_output_tokens(self, branch: str) -> int:
+        """Longest completion of a branch, in tokens."""
+        if branch == PROBE and self.training:
+            return self.training.max_completion_length
+        return self.sampling.max_output_tokens
+
+    @property
+    def _probed(self) -> Grpo:
+        """The training whose completions a probe foretells."""
+        assert self.training and self.training.grpo
+        return self.training.grpo
+
     def adapter_of(self, tasks: str, branch: str) -> str | None:
         """The adapter that a branch is sampled with."""
+        if branch == PROBE:
+            return self.start_of(next(iter(self.runs)))
         name = "none" if self._is_for_training(tasks, branch) else self._turn(branch).adapter
         return None if name == "none" else name
 
@@ -341,6 +368,8 @@ class Refining(Compared[Arm]):
 
     def _is_for_training(self, tasks: str, branch: str) -> bool:
         """Return whether training reads a branch, so that it is sampled without regard to the arms."""
+        if branch == PROBE:
+            return tasks in self.training_tasks
         return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
 
     @property

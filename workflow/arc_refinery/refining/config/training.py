@@ -29,6 +29,31 @@ class Demonstrations(Strict):
     )
 
 
+PROBE = "probe"  # branch of the completions that training prompts are chosen by
+
+
+class PromptChoice(Strict):
+    min_pass_rate: Share = Field(
+        0.0, description="Leave out tasks where a smaller share of the first attempts is right."
+    )
+    max_pass_rate: Share = Field(1.0, description="Leave out tasks where a larger share of them is right.")
+    probe: PositiveInt | None = Field(
+        None,
+        description="Completions per prompt, sampled before GRPO by the model that it starts from, as jobs of their "
+        "own. From their pass rates follows the chance that a group has right and wrong completions. Default: no "
+        "prompt is probed.",
+    )
+    min_mixed: Share = Field(
+        0.5, description="With `probe`: leave out prompts where that chance is smaller; docs/methods.md."
+    )
+
+    @model_validator(mode="after")
+    def _there_is_a_range(self) -> "PromptChoice":
+        if self.min_pass_rate > self.max_pass_rate:
+            raise ValueError(f"min_pass_rate = {self.min_pass_rate} is above max_pass_rate = {self.max_pass_rate}")
+        return self
+
+
 class Sft(Imitation):
     demonstrations: Annotated[Demonstrations, ROWS] = Field(
         default_factory=lambda: Demonstrations(), description="Demonstrations to train on."
@@ -147,6 +172,11 @@ class Training(Lengths, Methods):
     prompts_per_task: PositiveInt = Field(
         1, description="For `first-turn`: prompts per task, each with its own augmentation."
     )
+    select: PromptChoice | None = Field(
+        None,
+        description="For `second-turn`: which prompts GRPO trains on, by pass rates; default: all. Where all "
+        "completions of a group are wrong, or all are right, it learns nothing.",
+    )
     sft: Sft | None = Field(None, description=Methods.model_fields["sft"].description)
     grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
     keep_steps: tuple[PositiveInt, ...] = Field(
@@ -163,6 +193,8 @@ class Training(Lengths, Methods):
     def _methods_go_together(self) -> "Training":
         if self.grpo and self.grpo.rollout == "on-policy" and self.prompts != "first-turn":
             raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
+        if self.select and not (self.grpo and self.prompts == "second-turn"):
+            raise ValueError("select: it chooses among the second-turn prompts of GRPO; remove it, or train on these")
         if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
             raise ValueError(
                 "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "

@@ -210,7 +210,7 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
         "adapter": ("adapter", experiment.adapter_of(tasks, branch) or ""),
         "seed": ("seed", experiment.sampling_seed(tasks, branch)),
         "temperature": ("sampling.temperature", experiment.temperature(tasks, branch)),
-        "top_p": ("sampling.top_p", experiment.sampling.top_p),
+        "top_p": ("sampling.top_p", experiment.top_p(branch)),
     }
     for path in files.attempts:
         check_rows(path, Attempt, expected)

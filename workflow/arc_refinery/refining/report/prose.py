@@ -11,6 +11,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
+from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, TOO_HIGH, TOO_LOW
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import columns_explained, folded
@@ -169,7 +170,7 @@ def left_out(experiment: Refining, folder: Path) -> list[str]:
     for task_set in experiment.evaluation.sets:
         if task_set.may_leave_out:
             files[f"{task_set.unit} of `{task_set.name}`"] = folder / f"tasks/{task_set.name}.parquet"
-    rows = _not_trained_on(experiment, folder)
+    rows = _not_trained_on(experiment, folder) + _not_chosen(experiment, folder)
     if not files and not rows:
         return []
     for purpose, path in files.items():
@@ -192,3 +193,25 @@ def _not_trained_on(experiment: Refining, folder: Path) -> list[list[str]]:
         [f"tasks of `{tasks}` to train on", f"also in `{evaluated_in}`", str(n)]
         for (tasks, evaluated_in), n in sorted(counts.items())
     ]
+
+
+def _not_chosen(experiment: Refining, folder: Path) -> list[list[str]]:
+    """Return rows on the prompts that `training.select` left out."""
+    training = experiment.training
+    if training is None or training.select is None or training.grpo is None:
+        return []
+    select, rows = training.select, []
+    for tasks in experiment.training_tasks:
+        notes = provenance.notes_of(folder / tasks / "training/prompts.parquet")
+        reasons = {
+            f"below {100 * select.min_pass_rate:g} % of the first attempts are right": notes.get(TOO_LOW, 0),
+            f"above {100 * select.max_pass_rate:g} % of the first attempts are right": notes.get(TOO_HIGH, 0),
+        }
+        if "n_probed" in notes:
+            reason = (
+                f"of {notes['n_probed']} probed ({notes['n_right']} of {notes['n_completions']} completions right): "
+            )
+            reason += f"right and wrong ones in a group of {training.grpo.num_generations} have a chance below "
+            reasons[f"{reason}{100 * select.min_mixed:g} %"] = notes[MOSTLY_EQUAL]
+        rows += provenance.rows_of(f"prompts of `{tasks}` to train on", reasons)
+    return rows

@@ -10,7 +10,7 @@ from arc_refinery.config.base import RunName
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import evaluation
+from arc_refinery.refining.config import PROBE, evaluation
 from arc_refinery.refining.config.experiment import Refining, faults_of
 from arc_refinery.refining.domains.arc.config.sampling import (
     LEARNED,
@@ -123,6 +123,8 @@ class ArcExperiment(Refining):
     def continues_parents(self, branch: str) -> bool:
         if branch.startswith("turn1"):
             return False
+        if branch == PROBE:
+            return self.refinement.form == RESIDUAL_ONLY
         arm, number = self.arm_and_turn(branch)
         return arm.turns[number - 1].refinement(self.refinement).form == RESIDUAL_ONLY
 

@@ -1,0 +1,67 @@
+"""Prompts to train on, chosen by how often they are answered right."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from factories import make_attempt, make_prompt, make_task, make_verdict
+
+from arc_refinery.errors import InputError
+from arc_refinery.refining.domain import GradedAttempt
+from arc_refinery.refining.pass_rates import chances_of_mixed_groups, probably_mixed, with_pass_rate
+
+RIGHT = {"none": "0000", "one": "0100", "half": "1010", "late": "0001", "all": "1111"}
+
+
+def graded() -> Iterator[GradedAttempt]:
+    """Attempts at a task each, 1 for a right one."""
+    for task_id, letters in RIGHT.items():
+        prompt = make_prompt(make_task(task_id), n_predictions=len(letters))
+        for number, letter in enumerate(letters):
+            attempt = make_attempt(prompt, attempt_id=f"{prompt.prompt_id}/{number:03d}")
+            yield GradedAttempt(prompt, attempt, make_verdict(attempt, solved=letter == "1"))
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "n_considered", "kept", "counts"),
+    [
+        (0.0, 1.0, 4, ["none", "one", "half", "late", "all"], {}),
+        (0.25, 0.5, 4, ["one", "half", "late"], {"n_below_min_pass_rate": 1, "n_above_max_pass_rate": 1}),
+        (0.0, 0.0, 3, ["none", "late"], {"n_above_max_pass_rate": 3}),
+    ],
+)
+def test_tasks_are_kept_whose_share_of_right_attempts_is_in_the_range(
+    lowest: float, highest: float, n_considered: int, kept: list[str], counts: dict[str, int]
+):
+    counted: Counter[str] = Counter()
+    attempts = list(with_pass_rate(graded(), lowest, highest, n_considered, counted))
+    assert [attempt.attempt.task_id for attempt in attempts] == [name for name in kept for _ in range(4)]
+    assert counted == counts
+
+
+def test_a_range_without_tasks_ends_with_their_numbers():
+    with pytest.raises(InputError, match=r"between 0.6 and 0.7: at 4 tasks it is smaller, at 1 larger"):
+        list(with_pass_rate(graded(), 0.6, 0.7, 4, Counter()))
+
+
+def test_the_chance_of_a_mixed_group_is_of_a_shrunk_pass_rate():
+    # all: 2 of 8 completions right; a: (2 + 2/4) / (4 + 2) = 5/12, b: (0 + 2/4) / 6 = 1/12
+    chances = chances_of_mixed_groups({"a": 2, "b": 0}, 4, 2)
+    assert chances == pytest.approx({"a": 1 - (25 + 49) / 144, "b": 1 - (1 + 121) / 144})
+    assert chances_of_mixed_groups({"a": 0, "b": 0}, 4, 16) == {"a": 0, "b": 0}
+    assert chances_of_mixed_groups({"a": 4}, 4, 16) == {"a": 0}
+
+
+def test_prompts_are_kept_whose_group_is_probably_mixed():
+    # 8 of 20 completions are right; rates: 0.13, 0.3, 0.47, 0.3, 0.8; chances of 2: 0.23, 0.42, 0.50, 0.42, 0.32
+    prompts = {attempt.prompt.prompt_id: attempt.prompt for attempt in graded()}
+    counts: Counter[str] = Counter()
+    chosen = probably_mixed(prompts.values(), graded(), 2, 0.4, counts)
+    assert [prompt.task_id for prompt in chosen] == ["one", "half", "late"]
+    assert counts == {"n_probed": 5, "n_completions": 20, "n_right": 8, "n_mostly_equal": 2}
+
+
+def test_a_probe_that_leaves_no_prompt_ends_with_what_it_saw():
+    prompts = {attempt.prompt.prompt_id: attempt.prompt for attempt in graded()}
+    with pytest.raises(InputError, match=r"none of 5 probed prompts .* of 0.6 .8 of 20 .* best chance is 0.50"):
+        list(probably_mixed(prompts.values(), graded(), 2, 0.6, Counter()))
