@@ -101,6 +101,7 @@ def _flags(jobs: dict[str, Command], job: str) -> str | None:
         (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5, report_to=["wandb"]), set()),
         (lambda c: c["training"]["lora"].update(lora_r=4), {"train trained", "sft sft"}),
         (lambda c: c["training"]["sft"].update(demonstrations={"n_parents": 2}), {"demonstrations"}),
+        (lambda c: c["training"].update(select={"max_pass_rate": 0.5}), {"training_prompts"}),
         (lambda c: c["training"].update(max_seq_length=900), {"train trained", "training_prompts", "demonstrations"}),
         (
             lambda c: c["evaluation"]["arms"][1]["turns"][1].update(n_predictions=12),
