@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from arc_refinery.config import PolicyGradient
@@ -38,6 +39,8 @@ class Reward:
     num_generations: int
     ends: Sequence[int]
     executors = ()
+    scored: Sequence[ScoredCompletion] = ()
+    terms = MappingProxyType[str, list[float]]({})
     __name__ = "letters"
 
     def __call__(
@@ -49,10 +52,10 @@ class Reward:
     ) -> list[float]:
         texts = [completion[0]["content"] for completion in completions]
         rewards = [text.count("e") / max(1, len(text)) for text in texts]
-        measured = [
+        self.scored = [
             ScoredCompletion(ids, ids[-1] not in self.ends, reward, "", reward == 1.0)
             for ids, reward in zip(completion_ids, rewards, strict=True)
         ]
-        for name, value in step_metrics(measured, self.num_generations).items():
+        for name, value in step_metrics(self.scored, self.num_generations).items():
             log_metric(name, value)
         return rewards

@@ -157,7 +157,7 @@ def score(
         log_metric=metrics.__setitem__,
         task_id=["another column"] * len(texts),
     )
-    assert scorer.rewards == earned
+    assert [completion.reward for completion in scorer.scored] == earned
     return earned, metrics
 
 

@@ -75,7 +75,7 @@ def test_rewards_and_figures_of_a_step():
     logged: dict[str, float] = {}
     rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT))
     values = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
-    assert values == rewards.rewards == [1.0, 1.0, 0.0, 0.0]
+    assert values == [completion.reward for completion in rewards.scored] == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
         "share/calling": 2 / 4,
         "share/answered": 2 / 4,

@@ -5,13 +5,16 @@ import signal
 import sqlite3
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from checkout import TRACKERS, Checkout, contents, is_whole
 from safetensors.torch import load_file
 
+from arc_refinery import records
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
+from arc_refinery.training.samples import TrainingSample
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
@@ -63,6 +66,14 @@ def log_of(folder: Path) -> dict[type, list[Any]]:
     }
 
 
+def samples_of(folder: Path) -> dict[tuple[int, int], list[TrainingSample]]:
+    """The completions by (rollbacks before, step)."""
+    samples: dict[tuple[int, int], list[TrainingSample]] = {}
+    for sample in records.read(folder / "samples.parquet", TrainingSample):
+        samples.setdefault((sample.n_rollbacks, sample.step), []).append(sample)
+    return samples
+
+
 @pytest.mark.parametrize(
     ("flags", "prompts"),
     [
@@ -95,8 +106,23 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         assert choice.heldout_reward == rewards[choice.step] == max(rewards.values())
     else:
         assert log[Choice] == [Choice(4, "the last step")]
+    samples = samples_of(tmp_path / "killed")
+    n_steps = 2 if "--steps-per-generation" in flags else 1
+    assert {step: len(kept) for step, kept in samples.items()} == {
+        (0, step): 8 * n_steps for step in range(1, 5, n_steps)
+    }
+    for entry in log[dict][::n_steps]:
+        kept = samples[0, entry["step"]]
+        assert fmean(sample.reward for sample in kept) == pytest.approx(entry["reward"], abs=1e-6)
+        assert fmean(
+            sum(span.n_tokens for span in sample.spans if span.is_sampled) for sample in kept
+        ) == pytest.approx(entry["completions/mean_length"])
+    turns = {tuple(span.is_sampled for span in sample.spans) for kept in samples.values() for sample in kept}
     if "on-policy" in flags:
         assert any(entry["share/second_turn"] > 0 for entry in log[dict])
+        assert turns == {(True,), (True, False, True)}
+    else:
+        assert turns == {(True,)}
 
 
 def test_a_terminated_training_has_saved_its_last_whole_step(finished: Checkout, tmp_path: Path):
@@ -169,6 +195,9 @@ def test_a_collapse_is_rolled_back_and_training_goes_on_at_a_lower_rate(finished
     first, again = steps[: decision.step], steps[decision.step :]
     assert first == list(range(1, decision.step + 1))
     assert again == list(range(decision.to_step + 1, 13))
+    samples = samples_of(tmp_path / "wrecked")
+    assert list(samples) == [(0, step) for step in first] + [(1, step) for step in again]
+    assert {len(kept) for kept in samples.values()} == {8}
     rates = [entry["learning_rate"] for entry in log[dict]]
     assert rates == pytest.approx([1.0] * len(first) + [1e-4] * len(again))
 

@@ -58,6 +58,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Results": {
         "compare": "cli.results.Compare",
         "show": "cli.results.Show",
+        "training show": "cli.results.ShowSamples",
         "report curves": "cli.results.Curves",
         "report lengths": "refining.commands.prompts.StudyLengths",
         "report times": "cli.results.Times",

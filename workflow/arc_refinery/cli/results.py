@@ -94,8 +94,8 @@ class Compare(Command):
 class Show(Command):
     """Print an attempt at a task, with what it refines, or an episode.
 
-    Of each turn: the prompt or feedback, the answer, and the verdict on its program. Completions that a training
-    sampled are not kept, so they cannot be shown.
+    Of each turn: the prompt or feedback, the answer, and the verdict on its program. `training show` prints what a
+    training sampled.
 
     Examples:
         arc-refinery show results/demo
@@ -113,6 +113,24 @@ class Show(Command):
         shown = side(self.side)
         text = config.part(shown.experiment.kind, "report:show")(shown, self.set, self.task, self.attempt)
         print(text.translate(UNPRINTABLE))
+
+
+class ShowSamples(Command):
+    """Print completions of a step of GRPO, with their rewards and advantages.
+
+    Example:
+        arc-refinery training show results/demo/adapters/trained --step 40 --worst
+    """
+
+    adapter: Annotated[Path, Positional]  # folder of an adapter
+    step: config.PositiveInt | None = None  # optimizer step; default: the last one
+    number: config.PositiveInt = 3  # completions to print
+    worst: bool = False  # those with the lowest reward, instead of the highest
+
+    def run(self) -> None:
+        from arc_refinery.reporting.training_samples import show
+
+        print(show(self.adapter, self.step, self.number, self.worst).translate(UNPRINTABLE))
 
 
 class Times(Command):

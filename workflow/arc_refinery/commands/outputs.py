@@ -24,7 +24,7 @@ from arc_refinery.errors import InputError
 
 PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
-ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "training.jsonl", "checkpoints")
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors", "training.jsonl", "samples.parquet", "checkpoints")
 
 
 @dataclass(frozen=True, slots=True)

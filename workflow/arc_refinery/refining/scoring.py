@@ -19,10 +19,7 @@ FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.
 
 
 class Scorer:
-    """A reward function of TRL: executes the last answer of each completion.
-
-    `rewards` keeps the rewards of the last call, for advantages that TRL does not compute.
-    """
+    """A reward function of TRL: executes the last answer of each completion."""
 
     def __init__(
         self,
@@ -42,7 +39,8 @@ class Scorer:
         functions = [None if term.own_code else term.built_in[term.reward] for term in reward.terms]
         self.program_reward = next((function for function in functions if function in PROGRAM_REWARDS), solved)
         self.needs_parents = improvement in functions or None in functions
-        self.rewards: list[float] = []
+        self.scored: list[ScoredCompletion] = []
+        self.terms: dict[str, list[float]] = {}
         self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
 
     def __call__(
@@ -61,14 +59,16 @@ class Scorer:
             attempts = self._graded_answers(prompts, texts, completion_ids)
         else:
             attempts = [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
-        values = self.reward.values(attempts)
-        self.rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
+        self.terms = values = self.reward.values(attempts)
+        rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
         sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
-        scored = [
-            ScoredCompletion(ids, attempt.is_truncated, reward, attempt.status, attempt.is_solved)
-            for ids, attempt, reward in zip(sampled, attempts, self.rewards, strict=True)
+        self.scored = [
+            ScoredCompletion(
+                ids, attempt.is_truncated, reward, attempt.status, attempt.is_solved, prompt.prompt.prompt_id
+            )
+            for prompt, ids, attempt, reward in zip(prompts, sampled, attempts, rewards, strict=True)
         ]
-        metrics = step_metrics(processes.gather(scored), self.settings.num_generations, FAILURES)
+        metrics = step_metrics(processes.gather(self.scored), self.settings.num_generations, FAILURES)
         if len(self.reward.terms) > 1:
             metrics |= self.reward.metrics(values)
         if episode is not None:
@@ -80,7 +80,7 @@ class Scorer:
                 metrics["share/improved"] = sum(gain > 0 for gain in gains) / len(gains)
         for name, value in metrics.items():
             log_metric(name, value)
-        return self.rewards
+        return rewards
 
     def _graded_answers(
         self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]

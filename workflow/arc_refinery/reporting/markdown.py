@@ -1,5 +1,6 @@
 """Tables in Markdown and CSV, folded parts of a page, and numbers as text: shares, differences, p values."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
@@ -35,6 +36,15 @@ def columns_explained(columns: Columns[Row]) -> str:
 def folded(title: str, *blocks: str) -> str:
     """Return blocks under a title that a click unfolds."""
     return "\n\n".join([f"<details><summary>{title}</summary>", *blocks, "</details>"])
+
+
+def fenced(text: str, language: str, most: int) -> str:
+    """Return at most `most` lines of a text as a fenced block; ` and ``` in the text do not end it."""
+    lines = text.rstrip().splitlines()
+    if len(lines) > most:
+        lines = [*lines[:most], f"... ({len(lines) - most} more lines)"]
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return "\n".join([f"{fence}{language}", *lines, fence])
 
 
 def folded_section(summary: str, blocks: Sequence[str]) -> list[str]:

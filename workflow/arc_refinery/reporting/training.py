@@ -7,6 +7,7 @@ from typing import assert_never
 
 from arc_refinery.config import Experiment
 from arc_refinery.records import RecordError
+from arc_refinery.reporting import training_samples
 from arc_refinery.reporting.markdown import folded, markdown_table, number, percent
 from arc_refinery.reporting.publish import Attachments, plot_style
 from arc_refinery.reporting.training_log import Log, read_log
@@ -94,6 +95,7 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
             *([_checks_table(log)] if log.checks or log.abandoned_checks else []),
             training_table(log),
             f"![Training curves of {name}: {_change(log)}]({plot})",
+            *training_samples.blocks(folder / "adapters" / name, log.decisions),
         ]
     if blocks:
         warnings.append(folded("Rewards, metrics and curves of each training", *blocks))

@@ -26,8 +26,10 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 IDENTITY = "settings.txt"
 STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
-# README.md: TRL's; the .jsonl files: of `rollback.Journal`
-_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|(start|journal)\.jsonl|\..*\.tmp")
+# README.md: TRL's; the .jsonl files: of `rollback.Journal`; the others: of `samples.Samples`
+_OWN = re.compile(
+    rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|(start|journal)\.jsonl|samples-\d+-\d+\.parquet|\..*\.tmp"
+)
 
 
 def claim(work: Path, identity: str) -> None:

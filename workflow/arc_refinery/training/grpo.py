@@ -46,6 +46,7 @@ from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.log import write_lines
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
 from arc_refinery.training.rollback import Journal
+from arc_refinery.training.samples import FILE, Samples
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -65,13 +66,16 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
     keywords = begin_trackers(job.output, job.tensorboard, identity)
     with vllm_backend.open_sampler(job) as address:
         trainer = open_trainer(job, environment, journal.rate, keywords | address)
+        trainer.samples = Samples(job.work, journal.n_rollbacks, job.seed)
         symptom = _train(job, environment, trainer, journal)
+    if processes.is_first():
+        trainer.samples.save(trainer.state.global_step)
     if symptom and journal.may_roll_back:
         if processes.is_first():
             journal.roll_back(symptom, trainer.state.log_history)
         return False
     if processes.is_first():
-        _write(job, trainer, journal, symptom)
+        _write(job, trainer, trainer.samples, journal, symptom)
     return True
 
 
@@ -158,6 +162,8 @@ def _network(job: TrainingJob) -> dict[str, Any]:
 def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal: Journal) -> Symptom | None:
     """Train from the newest checkpoint, if there is one, to the end or to a collapse, and return its symptom."""
     newest = processes.on_first(lambda: checkpoints.newest(job.work, job.until_step))
+    if processes.is_first() and trainer.samples:
+        trainer.samples.resume(int(newest.name.rpartition("-")[2]) if newest else 0)
     if newest:
         logger.info("%s: training resumes from this checkpoint", newest)
     elif processes.is_first():
@@ -188,8 +194,8 @@ def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal
     return watcher.symptom
 
 
-def _write(job: TrainingJob, trainer: Trainer, journal: Journal, symptom: Symptom | None) -> None:
-    """Write the adapter, its log and measurements; remove the checkpoints."""
+def _write(job: TrainingJob, trainer: Trainer, samples: Samples, journal: Journal, symptom: Symptom | None) -> None:
+    """Write the adapter, its log, samples and measurements; remove the checkpoints."""
     last_step = trainer.state.global_step
     history = journal.history(trainer.state.log_history, symptom)
     if job.until_step and not (symptom and job.guard.action != "none"):
@@ -200,8 +206,10 @@ def _write(job: TrainingJob, trainer: Trainer, journal: Journal, symptom: Sympto
 
     def add(folder: Path) -> None:
         write_lines(folder / "training.jsonl", [*history, choice])
-        if job.until_step:
+        if job.until_step:  # the last part has the samples of all
             shutil.copytree(job.work, folder / parts.FOLDER)
+        else:
+            samples.write(folder / FILE)
 
     write_adapter(trainer.model, job.output, add)
     if job.measurements:

@@ -37,8 +37,12 @@ class Journal:
         return self._training.learning_rate * self._guard.rate_factor ** len(self._rollbacks)
 
     @property
+    def n_rollbacks(self) -> int:
+        return len(self._rollbacks)
+
+    @property
     def may_roll_back(self) -> bool:
-        return self._guard.action == "rollback" and len(self._rollbacks) < self._guard.max_rollbacks
+        return self._guard.action == "rollback" and self.n_rollbacks < self._guard.max_rollbacks
 
     def note_start(self, metrics: Mapping[str, float]) -> None:
         """Keep the held-out metrics from before the first step."""

@@ -17,6 +17,7 @@ class ScoredCompletion:
     reward: float
     status: str  # outcome of running its program; empty if there is none to run
     solved: bool  # the answer is right
+    name: str = ""  # id of the prompt or question
 
 
 def unique_token_ratio(ids: Sequence[int]) -> float:

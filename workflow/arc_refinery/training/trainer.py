@@ -7,7 +7,7 @@ import logging
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import comb
@@ -32,11 +32,15 @@ from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
+from arc_refinery.training.samples import Samples, TermValue, spans
+from arc_refinery.training.step_metrics import ScoredCompletion
 from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows, merged_weights
 from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
 
+# Fields of `TrainingSample`, and what TRL has of each token
+LOG_PROBS = {"sampler_logprob": "sampling_per_token_logps", "trainer_logprob": "old_per_token_logps"}
 TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
 
@@ -46,6 +50,14 @@ class Rewarder(Protocol):
     @property
     def executors(self) -> tuple[Executor, ...]:
         """Sandboxes that run programs."""
+
+    @property
+    def scored(self) -> Sequence[ScoredCompletion]:
+        """The completions of the last call."""
+
+    @property
+    def terms(self) -> Mapping[str, Sequence[float]]:
+        """Values of the terms of their rewards, without weights."""
 
     def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
 
@@ -80,7 +92,9 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         self.settings = settings
         self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
+        self.samples: Samples | None = None  # keeps what is sampled in training
         self.rows: list[dict[str, Any]] = []  # the current batch of prompts in this process
+        self._completion_ids: list[list[int]] = []  # their completions, with what is between the turns of each
         self._rewards = torch.zeros(0)  # rewards of the batch in all processes
         self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -196,9 +210,10 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         with self.timed("sampling"):
             return super()._generate_single_turn(prompt_ids, *arguments, **named)
 
-    def _calculate_rewards(self, *arguments: Any, **named: Any) -> Tensor:
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
+        self._completion_ids = completion_ids_list
         with self.timed("reward"):
-            rewards: Tensor = super()._calculate_rewards(*arguments, **named)
+            rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         self._rewards = rewards.cpu().flatten()
         return rewards
 
@@ -219,7 +234,42 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             scored["num_items_in_batch"] = (
                 self.accelerator.gather(carries_loss.sum()).sum().to(scored["num_items_in_batch"])
             )
+        if self.samples and self.model.training:
+            kept = processes.gather(self._samples(scored))
+            if processes.is_first():
+                self.samples.add(self.state.global_step + 1, kept)
         return scored
+
+    def _samples(self, scored: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+        """Return what is kept of each completion of this process: fields of `TrainingSample`."""
+        samples = []
+        advantages = scored["advantages"].tolist()
+        for row, (ids, completion) in enumerate(zip(self._completion_ids, self.scorer.scored, strict=True)):
+            is_sampled = (
+                scored["tool_mask"][row, : len(ids)].bool() if "tool_mask" in scored else torch.ones(len(ids)) > 0
+            )
+            samples.append(
+                {
+                    "name": completion.name,
+                    "spans": spans(self.processing_class, ids, is_sampled.tolist()),
+                    "is_truncated": completion.truncated,
+                    "status": completion.status,
+                    "solved": completion.solved,
+                    "reward": float(completion.reward),
+                    "terms": tuple(TermValue(term, float(values[row])) for term, values in self.scorer.terms.items()),
+                    "advantage": advantages[row],
+                    **{
+                        field: float(scored[name][row, : len(ids)][is_sampled].mean()) if name in scored else None
+                        for field, name in LOG_PROBS.items()
+                    },
+                }
+            )
+        return samples
+
+    def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
+        if self.samples and processes.is_first():
+            self.samples.save(self.state.global_step)
+        super()._save_checkpoint(*arguments, **named)
 
     def _seed_sampler(self, prompt_ids: list[list[int]]) -> None:
         """Seed what vLLM draws next by the run's seed, the step, the process and the prompts.

@@ -17,7 +17,7 @@ from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.graded import read_attempts
 from arc_refinery.refining.prompts import opening, split_prefix
 from arc_refinery.refining.report.outcomes import refining_pairs
-from arc_refinery.reporting.markdown import folded
+from arc_refinery.reporting.markdown import fenced, folded
 from arc_refinery.reporting.publish import Attachments
 
 FIRST, REFINED = "first program", "refined program"
@@ -258,11 +258,5 @@ def _feedback(graded: GradedAttempt) -> str:
 
 
 def _fenced(text: str, language: str, most: int) -> str:
-    """Return at most `most` lines of a text as a fenced block; ` and ``` in the text do not end it."""
-    if not text:
-        return ": none."
-    lines = text.rstrip().splitlines()
-    if len(lines) > most:
-        lines = [*lines[:most], f"... ({len(lines) - most} more lines)"]
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return "\n".join([":\n", f"{fence}{language}", *lines, fence])
+    """Return what follows a title: a text as a fenced block."""
+    return f":\n\n{fenced(text, language, most)}" if text else ": none."

@@ -118,7 +118,8 @@ class Rewards:
         self.executors = executors
         self.num_generations = num_generations
         self.max_tokens = max_tokens  # limit of an episode
-        self.rewards: list[float] = []
+        self.scored: list[ScoredCompletion] = []
+        self.terms: dict[str, list[float]] = {}
         self.__name__ = "answer"  # part of the names of TRL's metrics
 
     def __call__(
@@ -132,18 +133,25 @@ class Rewards:
             scored_episode(question, episode, grade, self.max_tokens)
             for question, episode, grade in zip(questions, episodes, graded, strict=True)
         ]
-        values = self.reward.values(finished)
-        self.rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
-        scored = [
-            ScoredCompletion(_sampled(episode), episode.ending in ("truncated", "tokens"), reward, "", ended.is_correct)
-            for episode, reward, ended in zip(episodes, self.rewards, finished, strict=True)
+        self.terms = values = self.reward.values(finished)
+        rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
+        self.scored = [
+            ScoredCompletion(
+                _sampled(episode),
+                episode.ending in ("truncated", "tokens"),
+                reward,
+                "",
+                ended.is_correct,
+                question.question_id,
+            )
+            for question, episode, reward, ended in zip(questions, episodes, rewards, finished, strict=True)
         ]
-        metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
+        metrics = step_metrics(self.scored, self.num_generations) | _metrics(episodes)
         if self.reward.terms != CORRECT:
             metrics |= self.reward.metrics(values)
         for name, value in metrics.items():
             log_metric(name, value)
-        return self.rewards
+        return rewards
 
 
 def _sampled(episode: Rollout) -> list[int]:

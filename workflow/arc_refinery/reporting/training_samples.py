@@ -1,0 +1,101 @@
+"""What a training sampled, as text: completions of a step, the best or the worst first.
+
+results/demo/adapters/trained: step 40, 128 completions, mean reward 0.06; the 1 with the highest reward
+
+--- 1a2b/training-000: reward 1 (solved 1), advantage 2.81, ok, 24 tokens ---
+from common import *
+[...]
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from arc_refinery import records
+from arc_refinery.errors import InputError
+from arc_refinery.reporting.markdown import fenced, folded
+from arc_refinery.training.log import Decision
+from arc_refinery.training.samples import FILE, TrainingSample
+
+N_SHOWN = 3  # completions before and after a guard's action
+MAX_LINES = 40  # of a completion in a report
+
+
+def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
+    """Return completions of a step, by default the last one, with their rewards; raises `InputError`."""
+    path = folder / FILE
+    if not path.is_file():
+        raise InputError(
+            f"{path}: no such file. Give the folder of an adapter that GRPO has trained, "
+            "results/demo/adapters/trained; of a training in parts (trained@1000), the last part has the samples of all"
+        )
+    steps = _steps(path)
+    chosen = max(steps) if step is None else max((pair for pair in steps if pair[1] == step), default=None)
+    if chosen is None:
+        known = sorted({last for _, last in steps})
+        raise InputError(
+            f"--step is {step}, but {path} has completions for {len(known)} steps: {known[0]} to {known[-1]}; where a "
+            "batch is for several steps, they belong to the first one"
+        )
+    samples = _read(path, chosen)
+    shown = sorted(samples, key=lambda sample: sample.reward, reverse=not worst)[:number]
+    mean = sum(sample.reward for sample in samples) / len(samples)
+    again = f" after rollback {chosen[0]}" if chosen[0] else ""
+    which = f"the {len(shown)} with the {'lowest' if worst else 'highest'} reward"
+    head = f"{folder}: step {chosen[1]}{again}, {len(samples)} completions, mean reward {mean:.3g}; {which}"
+    return "\n\n".join([head, *map(_text, shown)])
+
+
+def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
+    """Return folded Markdown: the best and the worst completion of the last step, and some around each collapse."""
+    path = folder / FILE
+    if not path.is_file():
+        return []
+    steps = _steps(path)
+    last = sorted(_read(path, max(steps)), key=lambda sample: sample.reward)
+    parts = [
+        f"Of step {max(steps)[1]}, the completion with the highest and with the lowest reward:",
+        *map(_fenced, (last[-1], last[0])),
+    ]
+    for n_rollbacks, decision in enumerate(decisions):
+        before = max((pair for pair in steps if pair[0] == n_rollbacks and pair[1] <= decision.step), default=None)
+        after = min((pair for pair in steps if pair[0] == n_rollbacks + 1), default=None)
+        for when, pair in (("Before", before), ("After", after)):
+            if pair:
+                parts.append(f"{when} the collapse at step {decision.step}, in step {pair[1]}:")
+                parts += map(_fenced, _read(path, pair)[:N_SHOWN])
+    return [folded("What it wrote", *parts)]
+
+
+def _steps(path: Path) -> set[tuple[int, int]]:
+    """Return the steps of a file as (rollbacks before, step)."""
+    table = records.columns(path, TrainingSample, ["n_rollbacks", "step"])
+    return set(zip(*(table[name].to_pylist() for name in ("n_rollbacks", "step")), strict=True))
+
+
+def _read(path: Path, step: tuple[int, int]) -> list[TrainingSample]:
+    table = records.columns(path, TrainingSample, ["n_rollbacks", "step"])
+    wanted = np.array(table["n_rollbacks"]) == step[0]
+    return list(records.read(path, TrainingSample, wanted & (np.array(table["step"]) == step[1])))
+
+
+def _title(sample: TrainingSample) -> str:
+    terms = ", ".join(f"{value.term} {value.value:.3g}" for value in sample.terms)
+    facts = [f"reward {sample.reward:.3g} ({terms})", f"advantage {sample.advantage:.3g}"]
+    facts += [sample.status] * bool(sample.status) + ["truncated"] * sample.is_truncated
+    facts.append(f"{sum(span.n_tokens for span in sample.spans if span.is_sampled)} tokens")
+    return f"{sample.name}: {', '.join(facts)}"
+
+
+def _body(sample: TrainingSample) -> str:
+    """Return the turns of the model, and what came between them as `[...]`."""
+    return "\n".join(span.text if span.is_sampled else f"[{span.text}]" for span in sample.spans)
+
+
+def _text(sample: TrainingSample) -> str:
+    return f"--- {_title(sample)} ---\n{_body(sample)}"
+
+
+def _fenced(sample: TrainingSample) -> str:
+    return f"{_title(sample)}\n\n{fenced(_body(sample), 'text', MAX_LINES)}"
