@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from arc_refinery.evaluation.intervals import Estimate
 from arc_refinery.reporting.markdown import estimate_text
@@ -54,6 +55,7 @@ def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> 
         repeated = f", mean of {len(runs)}" if len(runs) > 1 else ""
         ends.append(LineEnd(f"{name}{repeated}\n{estimate_text(curve.solved)}", xs[-1], solved[-1], color))
     axes.set(xlabel=label, ylabel="tasks solved (%)", ylim=(0, None), xlim=(0, None))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=x == "budget"))
     axes.set_title(title, loc="left")
     label_line_ends(axes, ends)
     save(figure, path)
