@@ -23,7 +23,7 @@ def completion(text: str, reward: float, **changes: Any) -> dict[str, Any]:
         "solved": reward == 1,
         "reward": reward,
         "terms": (TermValue("solved", reward),),
-        "advantage": reward - 0.5,
+        "advantages": (reward - 0.5,),
         "sampler_logprob": None,
         "trainer_logprob": -0.25,
     }

@@ -74,11 +74,23 @@ def samples_of(folder: Path) -> dict[tuple[int, int], list[TrainingSample]]:
     return samples
 
 
+def check_second_turns(group: list[TrainingSample]) -> None:
+    """Each is compared with the other second turns of its group, if there are any."""
+    refined = [sample for sample in group if len(sample.advantages) == 2]
+    assert refined == [sample for sample in group if len(sample.spans) == 3]
+    for sample in refined:
+        others = [other.reward for other in (refined if len(refined) > 1 else group) if other is not sample]
+        assert sample.advantages[1] == pytest.approx(3 / 4 * (sample.reward - fmean(others)), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("flags", "prompts"),
     [
         (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
-        ("--rollout on-policy --include-errors --beta 0.02 --n-heldout 3", "turn1/prompts.parquet"),
+        (
+            "--rollout on-policy --include-errors --beta 0.02 --n-heldout 3 --credit others --scale-rewards none",
+            "turn1/prompts.parquet",
+        ),
         ("--rollout on-policy --include-errors --steps-per-generation 2", "turn1/prompts.parquet"),
     ],
     ids=["after sft", "on-policy", "two steps at once"],
@@ -121,6 +133,10 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     if "on-policy" in flags:
         assert any(entry["share/second_turn"] > 0 for entry in log[dict])
         assert turns == {(True,), (True, False, True)}
+    if "--credit" in flags:
+        for kept in samples.values():
+            check_second_turns(kept[:4])
+            check_second_turns(kept[4:])
     else:
         assert turns == {(True,)}
 

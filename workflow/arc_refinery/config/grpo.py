@@ -18,6 +18,9 @@ from arc_refinery.config.base import (
 from arc_refinery.config.lora import Optimizer
 from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
+# What the turns of an episode are compared with (training/credit.py)
+Credit = Literal["episode", "gain", "others"]
+
 
 class PolicyGradient(Optimizer):
     """GRPO on any prompts and rewards."""
@@ -128,6 +131,10 @@ class PolicyGradient(Optimizer):
     def answers_once(self) -> bool:
         """Whether a rollout is one completion of a prompt."""
         return False
+
+    @property
+    def turn_credit(self) -> Credit:
+        return "episode"
 
     @property
     def trains_with_unsloth(self) -> bool:

@@ -69,6 +69,7 @@ class OnPolicyEpisode:
     completion_ids: list[int]
     mask: list[int]  # 1: sampled
     logprobs: list[float] | None  # from the sampler, 0 where the mask is; None if the sampler returns none
+    turns: list[int]  # number of the turn of each token, 0 between two of them
     grades: tuple[Any, ...]  # one grade per answer
     is_truncated: bool  # true if an answer was cut, of those that are learned from
     answer: str  # the last answer
@@ -195,8 +196,9 @@ class OnPolicyTurns:
 
     def _finished(self, episode: _Episode) -> OnPolicyEpisode:
         turns = learned = episode.turns
+        first = 1  # number of the first turn of these
         if self.history == "last" and len(turns) > 2:
-            turns, learned = turns[-2:], turns[-1:]
+            turns, learned, first = turns[-2:], turns[-1:], len(turns) - 1
             carry_loss = [False, True]
         else:  # TRL decides about the last answer
             carry_loss = [not (turn.is_cut and self.mask_truncated) for turn in turns[:-1]] + [True]
@@ -207,10 +209,12 @@ class OnPolicyTurns:
         if all(turn.logprobs is not None for turn in turns):
             values = ([0.0] * len(ids) + list(turn.logprobs or ()) for ids, turn, _ in parts)
             logprobs = list(chain.from_iterable(values))
+        numbers = enumerate(parts, first)
         return OnPolicyEpisode(
             list(chain.from_iterable(ids + turn.ids for ids, turn, _ in parts)),
             list(chain.from_iterable([0] * len(ids) + [int(carries)] * len(turn.ids) for ids, turn, carries in parts)),
             logprobs,
+            list(chain.from_iterable([0] * len(ids) + [n] * len(turn.ids) for n, (ids, turn, _) in numbers)),
             tuple(turn.grade for turn in episode.turns),
             any(turn.is_cut for turn in learned),
             episode.turns[-1].answer,

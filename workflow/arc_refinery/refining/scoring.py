@@ -62,11 +62,19 @@ class Scorer:
         self.terms = values = self.reward.values(attempts)
         rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
         sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
+        turns_of = [None] * len(prompts) if episode is None else episode
         self.scored = [
             ScoredCompletion(
-                ids, attempt.is_truncated, reward, attempt.status, attempt.is_solved, prompt.prompt.prompt_id
+                ids,
+                attempt.is_truncated,
+                reward,
+                attempt.status,
+                attempt.is_solved,
+                prompt.prompt.prompt_id,
+                turns.turns if turns else (),
+                tuple(map(self.program_reward, turns.grades[:-1])) if turns else (),
             )
-            for prompt, ids, attempt, reward in zip(prompts, sampled, attempts, rewards, strict=True)
+            for prompt, ids, attempt, reward, turns in zip(prompts, sampled, attempts, rewards, turns_of, strict=True)
         ]
         metrics = step_metrics(processes.gather(self.scored), self.settings.num_generations, FAILURES)
         if len(self.reward.terms) > 1:

@@ -82,7 +82,10 @@ def _read(path: Path, step: tuple[int, int]) -> list[TrainingSample]:
 
 def _title(sample: TrainingSample) -> str:
     terms = ", ".join(f"{value.term} {value.value:.3g}" for value in sample.terms)
-    facts = [f"reward {sample.reward:.3g} ({terms})", f"advantage {sample.advantage:.3g}"]
+    facts = [
+        f"reward {sample.reward:.3g} ({terms})",
+        f"advantage {', '.join(f'{value:.3g}' for value in sample.advantages)}",
+    ]
     facts += [sample.status] * bool(sample.status) + ["truncated"] * sample.is_truncated
     facts.append(f"{sum(span.n_tokens for span in sample.spans if span.is_sampled)} tokens")
     return f"{sample.name}: {', '.join(facts)}"

@@ -60,7 +60,7 @@ class TrainingSample:
     solved: bool
     reward: float
     terms: tuple[TermValue, ...]
-    advantage: float
+    advantages: tuple[float, ...]  # one for all turns, or one for each
     # Mean log-probability of the sampled tokens (nats), by the sampler and by the trainer before the step; None if this
     # training does not compute it
     sampler_logprob: float | None

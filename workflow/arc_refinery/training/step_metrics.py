@@ -18,6 +18,8 @@ class ScoredCompletion:
     status: str  # outcome of running its program; empty if there is none to run
     solved: bool  # the answer is right
     name: str = ""  # id of the prompt or question
+    turns: Sequence[int] = ()  # number of the turn of each token, 0 between two of them; empty: one turn
+    parents: Sequence[float] = ()  # rewards of the answers that turns 2, 3, ... refine
 
 
 def unique_token_ratio(ids: Sequence[int]) -> float:

@@ -30,6 +30,7 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
+from arc_refinery.training.credit import turn_advantages
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.samples import Samples, TermValue, spans
@@ -227,6 +228,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         if self.settings.pass_at_k > 1:
             advantages = best_of_k_advantages(rewards, self.settings.pass_at_k, self.settings.scale_rewards)
             scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
+        if self.settings.turn_credit != "episode":
+            scored["advantages"] = self._advantages_of_turns(scored)
         if self.settings.drop_zero_variance:
             differ = (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()[own]
             scored["completion_mask"] = scored["completion_mask"] * differ.to(scored["completion_mask"]).unsqueeze(1)
@@ -240,10 +243,22 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                 self.samples.add(self.state.global_step + 1, kept)
         return scored
 
+    def _advantages_of_turns(self, scored: Mapping[str, Tensor]) -> Tensor:
+        """Return an advantage per token: (rows, tokens)."""
+        advantages = scored["advantages"].new_zeros(scored["completion_ids"].shape)
+        n, completions = self.settings.num_generations, self.scorer.scored
+        for start in range(0, len(completions), n):
+            group = completions[start : start + n]
+            rewards, parents = [one.reward for one in group], [one.parents for one in group]
+            for row, turns in enumerate(turn_advantages(rewards, parents, self.settings.turn_credit), start):
+                of_turn = advantages.new_tensor([0.0, *turns])
+                numbers = torch.tensor(completions[row].turns, device=advantages.device)
+                advantages[row, : len(numbers)] = of_turn[numbers]
+        return advantages
+
     def _samples(self, scored: Mapping[str, Tensor]) -> list[dict[str, Any]]:
         """Return what is kept of each completion of this process: fields of `TrainingSample`."""
         samples = []
-        advantages = scored["advantages"].tolist()
         for row, (ids, completion) in enumerate(zip(self._completion_ids, self.scorer.scored, strict=True)):
             is_sampled = (
                 scored["tool_mask"][row, : len(ids)].bool() if "tool_mask" in scored else torch.ones(len(ids)) > 0
@@ -257,7 +272,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                     "solved": completion.solved,
                     "reward": float(completion.reward),
                     "terms": tuple(TermValue(term, float(values[row])) for term, values in self.scorer.terms.items()),
-                    "advantage": advantages[row],
+                    "advantages": _by_turn(scored["advantages"][row], completion.turns),
                     **{
                         field: float(scored[name][row, : len(ids)][is_sampled].mean()) if name in scored else None
                         for field, name in LOG_PROBS.items()
@@ -297,6 +312,13 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         total, n_tokens = self.accelerator.reduce(torch.stack([gaps.sum(), counted.sum()])).tolist()
         if n_tokens:
             self._metrics["train"]["sampling/sampling_logp_difference/mean"].append(total / n_tokens)
+
+
+def _by_turn(advantages: Tensor, turns: Sequence[int]) -> tuple[float, ...]:
+    """Return the advantage of each turn, or of all; `advantages` is that of a completion, or of each of its tokens."""
+    if not advantages.dim():
+        return (advantages.item(),)
+    return tuple(advantages[turns.index(turn)].item() for turn in sorted({*turns} - {0}))
 
 
 def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
