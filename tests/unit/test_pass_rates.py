@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import pytest
 from factories import make_attempt, make_prompt, make_task, make_verdict
 
-from arc_refinery.errors import InputError
 from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.pass_rates import chances_of_mixed_groups, probably_mixed, with_pass_rate
+from arc_refinery.refining.pass_rates import chances_of_mixed_groups, nothing_selected, probably_mixed, with_pass_rate
 
 RIGHT = {"none": "0000", "one": "0100", "half": "1010", "late": "0001", "all": "1111"}
 
@@ -39,9 +38,12 @@ def test_tasks_are_kept_whose_share_of_right_attempts_is_in_the_range(
     assert counted == counts
 
 
-def test_a_range_without_tasks_ends_with_their_numbers():
-    with pytest.raises(InputError, match=r"between 0.6 and 0.7: at 4 tasks it is smaller, at 1 larger"):
-        list(with_pass_rate(graded(), 0.6, 0.7, 4, Counter()))
+def test_a_share_on_the_edge_is_kept():
+    # 7 of 100, for which 0.07 * 100 > 7 in floating-point numbers
+    prompt = make_prompt(n_predictions=100)
+    attempts = [make_attempt(prompt, attempt_id=f"{prompt.prompt_id}/{number:03d}") for number in range(100)]
+    graded = [GradedAttempt(prompt, one, make_verdict(one, solved=n < 7)) for n, one in enumerate(attempts)]
+    assert len(list(with_pass_rate(graded, 0.07, 0.07, 100, Counter()))) == 100
 
 
 def test_the_chance_of_a_mixed_group_is_of_a_shrunk_pass_rate():
@@ -61,7 +63,12 @@ def test_prompts_are_kept_whose_group_is_probably_mixed():
     assert counts == {"n_probed": 5, "n_completions": 20, "n_right": 8, "n_mostly_equal": 2}
 
 
-def test_a_probe_that_leaves_no_prompt_ends_with_what_it_saw():
+def test_it_is_said_what_left_no_prompt():
     prompts = {attempt.prompt.prompt_id: attempt.prompt for attempt in graded()}
-    with pytest.raises(InputError, match=r"none of 5 probed prompts .* of 0.6 .8 of 20 .* best chance is 0.50"):
-        list(probably_mixed(prompts.values(), graded(), 2, 0.6, Counter()))
+    counts: Counter[str] = Counter()
+    assert not list(with_pass_rate(graded(), 0.6, 0.7, 4, counts))
+    assert not list(probably_mixed(prompts.values(), graded(), 2, 0.51, counts))
+    said = nothing_selected(counts)
+    for words in ("4 tasks have fewer", "1 tasks have more", "5 of 5 probed prompts (8 of 20 completions right)"):
+        assert words in said
+    assert nothing_selected({"n_dropped": 2}) == ""

@@ -141,7 +141,7 @@ def test_a_report_shows_the_last_step_and_what_was_written_around_a_collapse(ada
     best, worst, before, after = (
         text.index(words) for words in ("\nnew\n", "\nx\n", "\nbad ```\n", "\nmine\n[<|user|>")
     )
-    assert best < worst < text.index("Before the collapse at step 2, in step 2:") < before
-    assert before < text.index("After the collapse at step 2, in step 2:") < after
+    assert best < worst < text.index("At the collapse, in step 2:") < before
+    assert before < text.index("After the rollback, in step 2:") < after
     assert "````text\nbad ```\n````" in text
     assert blocks(adapter / "checkpoints", []) == []

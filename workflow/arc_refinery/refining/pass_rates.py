@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 from arc_refinery.refining.domain import GradedAttempt
 
@@ -18,6 +17,8 @@ WEIGHT_OF_MEAN = 2
 
 # Notes of a file of prompts: tasks and prompts that are left out
 TOO_LOW, TOO_HIGH, MOSTLY_EQUAL = "n_below_min_pass_rate", "n_above_max_pass_rate", "n_mostly_equal"
+# What a probe has seen
+N_PROBED, N_COMPLETIONS, N_RIGHT = "n_probed", "n_completions", "n_right"
 
 
 def with_pass_rate(
@@ -25,26 +26,18 @@ def with_pass_rate(
 ) -> Iterator[GradedAttempt]:
     """Yield the attempts at tasks of whose first `n_considered` attempts such a share is right, both ends included.
 
-    The attempts at a task are consecutive. `counts` gets the numbers of tasks that are left out. Raises `InputError`
-    if all are.
+    The attempts at a task are consecutive. `counts` gets the numbers of tasks that are left out.
     """
-    n_kept = 0
     for _, group in groupby(graded, key=lambda attempt: attempt.attempt.task_id):
         attempts = list(group)
         considered = attempts[:n_considered]
-        n_right = sum(attempt.verdict.solved for attempt in considered)
-        if n_right < lowest * len(considered):
+        rate = sum(attempt.verdict.solved for attempt in considered) / len(considered)
+        if rate < lowest:
             counts[TOO_LOW] += 1
-        elif n_right > highest * len(considered):
+        elif rate > highest:
             counts[TOO_HIGH] += 1
         else:
-            n_kept += 1
             yield from attempts
-    if counts.total() and not n_kept:
-        raise InputError(
-            f"of no task, the share of right first attempts is between {lowest:g} and {highest:g}: at "
-            f"{counts[TOO_LOW]} tasks it is smaller, at {counts[TOO_HIGH]} larger; change training.select"
-        )
 
 
 def chances_of_mixed_groups(n_right: Mapping[str, int], n_completions: int, group: int) -> dict[str, float]:
@@ -64,7 +57,7 @@ def probably_mixed(
     """Yield the prompts whose groups have right and wrong completions with a chance of at least `min_mixed`.
 
     `probed` are completions of these prompts, as many of each. `counts` gets `n_probed`, `n_completions` and
-    `n_right` of all prompts, and `n_mostly_equal`, the prompts that are left out. Raises `InputError` if all are.
+    `n_right` of all prompts, and `n_mostly_equal`, the prompts that are left out.
     """
     n_right: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
@@ -73,18 +66,29 @@ def probably_mixed(
         n_right[attempt.prompt.prompt_id] += attempt.verdict.solved
     n_completions = max(sizes.values(), default=0)
     chances = chances_of_mixed_groups(n_right, n_completions, group)
-    counts.update({"n_probed": len(sizes), "n_completions": sizes.total(), "n_right": n_right.total(), MOSTLY_EQUAL: 0})
-    n_kept = 0
+    counts.update({N_PROBED: len(sizes), N_COMPLETIONS: sizes.total(), N_RIGHT: n_right.total(), MOSTLY_EQUAL: 0})
     for prompt in prompts:
         if chances[prompt.prompt_id] >= min_mixed:
-            n_kept += 1
             yield prompt
         else:
             counts[MOSTLY_EQUAL] += 1
-    if not n_kept:
-        raise InputError(
-            f"none of {len(sizes)} probed prompts gives a group of {group} right and wrong completions with a chance "
-            f"of {min_mixed:g} ({n_right.total()} of {sizes.total()} completions were right, the best chance is "
-            f"{max(chances.values(), default=0):.2f}); lower training.select.min_mixed, raise training.select.probe, "
-            "or choose other tasks"
+
+
+def nothing_selected(notes: Mapping[str, int]) -> str:
+    """Say why files of prompts with these notes, added up, have none because of `training.select`; empty if not."""
+    reasons = [
+        f"{notes.get(name, 0)} {words}"
+        for name, words in (
+            (TOO_LOW, "tasks have fewer right first attempts than min_pass_rate"),
+            (TOO_HIGH, "tasks have more than max_pass_rate"),
+            (
+                MOSTLY_EQUAL,
+                f"of {notes.get(N_PROBED, 0)} probed prompts ({notes.get(N_RIGHT, 0)} of {notes.get(N_COMPLETIONS, 0)} "
+                "completions right) give a group of right and wrong ones less often than min_mixed",
+            ),
         )
+        if notes.get(name)
+    ]
+    if not reasons:
+        return ""
+    return f"training.select leaves none: {'; '.join(reasons)}. Change these keys, or choose other tasks"

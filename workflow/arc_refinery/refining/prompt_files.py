@@ -11,6 +11,7 @@ import numpy as np
 from arc_refinery import records
 from arc_refinery.errors import NoRoomError
 from arc_refinery.records import Prompt
+from arc_refinery.refining.pass_rates import nothing_selected
 
 MAKE_ROOM = (
     "Raise model.window (to train, training.max_seq_length, too), lower the longest answer "
@@ -62,7 +63,7 @@ def write_prompts(
 
     records.write(path, cls, fitting(), seed, settings, facts, made_from)
     if statuses is not None and not fitting_lengths:
-        logger.warning("%s: %s", path, nothing_to_refine(statuses))
+        logger.warning("%s: %s", path, nothing_selected(counts or {}) or nothing_to_refine(statuses))
     if dropped:
         n_dropped, n = sum(map(len, dropped.values())), len(fitting_lengths)
         logger.warning("%d of %d prompts are too long for the window and were dropped", n_dropped, n_dropped + n)

@@ -168,6 +168,7 @@ def chosen_prompts(experiment: Refining, tasks: str) -> SelectPrompts:
         experiment,
         SelectPrompts,
         **_files_of_turn(experiment, tasks),
+        seed=experiment.seed,
         num_generations=training.grpo.num_generations,
         min_mixed=training.select.min_mixed,
     )

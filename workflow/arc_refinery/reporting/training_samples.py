@@ -18,7 +18,7 @@ from arc_refinery.reporting.markdown import fenced, folded
 from arc_refinery.training.log import Decision
 from arc_refinery.training.samples import FILE, TrainingSample
 
-N_SHOWN = 3  # completions before and after a guard's action
+N_SHOWN = 3  # completions of the step that the guard noticed, and of the first one after
 MAX_LINES = 40  # of a completion in a report
 
 
@@ -61,9 +61,9 @@ def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
     for n_rollbacks, decision in enumerate(decisions):
         before = max((pair for pair in steps if pair[0] == n_rollbacks and pair[1] <= decision.step), default=None)
         after = min((pair for pair in steps if pair[0] == n_rollbacks + 1), default=None)
-        for when, pair in (("Before", before), ("After", after)):
+        for when, pair in (("At the collapse", before), ("After the rollback", after)):
             if pair:
-                parts.append(f"{when} the collapse at step {decision.step}, in step {pair[1]}:")
+                parts.append(f"{when}, in step {pair[1]}:")
                 parts += map(_fenced, _read(path, pair)[:N_SHOWN])
     return [folded("What it wrote", *parts)]
 

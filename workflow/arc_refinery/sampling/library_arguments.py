@@ -33,6 +33,7 @@ OVERRIDDEN = {
             "_get_train_sampler",
             "_load_from_checkpoint",
             "_prepare_inputs",
+            "_save_checkpoint",
         }
     ),
     "ToolTrainer": frozenset({"_tool_call_loop"}),

@@ -13,7 +13,6 @@ An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, comple
 
 import logging
 import math
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.log import write_lines
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
 from arc_refinery.training.rollback import Journal
-from arc_refinery.training.samples import FILE, Samples
+from arc_refinery.training.samples import FILE, Samples, copy_checkpoints
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -207,7 +206,7 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, journal: Journa
     def add(folder: Path) -> None:
         write_lines(folder / "training.jsonl", [*history, choice])
         if job.until_step:  # the last part has the samples of all
-            shutil.copytree(job.work, folder / parts.FOLDER)
+            copy_checkpoints(job.work, folder / parts.FOLDER)
         else:
             samples.write(folder / FILE)
 

@@ -6,7 +6,6 @@
 Parts change no weights: the last one ends with the bytes of a training without them.
 """
 
-import shutil
 from pathlib import Path
 
 from arc_refinery.errors import InputError
@@ -14,6 +13,7 @@ from arc_refinery.files import atomic_write, decode_json, read_text
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.training.checkpoints import IDENTITY, STATE, fault_of, identity_of, steps_of
 from arc_refinery.training.log import Choice
+from arc_refinery.training.samples import copy_checkpoints
 
 FOLDER = "checkpoints"
 WHY = "a step to keep"  # why a part has its adapter
@@ -42,7 +42,7 @@ def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
         )
     _check_part(part, until_step)
     with atomic_write(work) as copy:
-        shutil.copytree(part, copy)
+        copy_checkpoints(part, copy)
 
 
 def _check_part(part: Path, until_step: int | None) -> None:

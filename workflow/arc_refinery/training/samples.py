@@ -10,7 +10,9 @@ A file is written before the checkpoint of its last step. Training that resumes 
 and samples their steps again: no row is missing or there twice.
 """
 
+import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -94,13 +96,15 @@ class Samples:
     def save(self, step: int) -> None:
         """Write those up to a step that are not written yet."""
         done = [sample for sample in self._waiting if sample.step <= step]
-        self._waiting = self._waiting[len(done) :]
         if done:
             path = self._work / f"samples-{self._n_rollbacks}-{step}.parquet"
             records.write(path, TrainingSample, done, self._seed, {})
+        self._waiting = self._waiting[len(done) :]  # only now: SIGTERM may have come, and have saved them, too
 
     def write(self, path: Path) -> None:
-        """Write one file of all completions, those before rollbacks first."""
+        """Write one file of all completions, those before rollbacks first; none if an earlier version kept none."""
+        if not pieces(self._work):
+            return
         with records.writer(path, TrainingSample, self._seed, {}) as add:
             for piece in pieces(self._work).values():
                 for batch in pq.ParquetFile(piece).iter_batches(records.ROWS_PER_GROUP):
@@ -120,3 +124,19 @@ def spans(tokenizer: Any, ids: Sequence[int], is_sampled: Sequence[bool]) -> tup
         for kind, group in groupby(zip(is_sampled, ids, strict=True), itemgetter(0))
     )
     return tuple(Span(tokenizer.decode(tokens), len(tokens), kind) for kind, tokens in groups)
+
+
+def copy_checkpoints(folder: Path, copy: Path) -> None:
+    """Copy a folder of checkpoints, but link its files of samples, which never change, where the file system can."""
+
+    def copy_file(source: str, target: str) -> None:
+        if _PIECE.fullmatch(Path(source).name):
+            try:
+                os.link(source, target)
+            except OSError:
+                pass
+            else:
+                return
+        shutil.copy2(source, target)
+
+    shutil.copytree(folder, copy, copy_function=copy_file)

@@ -40,8 +40,6 @@ from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
 
-# Fields of `TrainingSample`, and what TRL has of each token
-LOG_PROBS = {"sampler_logprob": "sampling_per_token_logps", "trainer_logprob": "old_per_token_logps"}
 TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
 
@@ -256,30 +254,34 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                 advantages[row, : len(numbers)] = of_turn[numbers]
         return advantages
 
-    def _samples(self, scored: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    def _samples(self, scored: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return what is kept of each completion of this process: fields of `TrainingSample`."""
         samples = []
         for row, (ids, completion) in enumerate(zip(self._completion_ids, self.scorer.scored, strict=True)):
-            is_sampled = (
-                scored["tool_mask"][row, : len(ids)].bool() if "tool_mask" in scored else torch.ones(len(ids)) > 0
-            )
+            is_sampled = [turn > 0 for turn in completion.turns] or [True] * len(ids)
             samples.append(
                 {
                     "name": completion.name,
-                    "spans": spans(self.processing_class, ids, is_sampled.tolist()),
+                    "spans": spans(self.processing_class, ids, is_sampled),
                     "is_truncated": completion.truncated,
                     "status": completion.status,
                     "solved": completion.solved,
                     "reward": float(completion.reward),
                     "terms": tuple(TermValue(term, float(values[row])) for term, values in self.scorer.terms.items()),
                     "advantages": _by_turn(scored["advantages"][row], completion.turns),
-                    **{
-                        field: float(scored[name][row, : len(ids)][is_sampled].mean()) if name in scored else None
-                        for field, name in LOG_PROBS.items()
-                    },
+                    "sampler_logprob": self._mean(scored.get("sampling_per_token_logps"), row, is_sampled),
+                    "trainer_logprob": None
+                    if completion.truncated and self.settings.mask_truncated_completions  # TRL does not read it
+                    else self._mean(scored.get("old_per_token_logps"), row, is_sampled),
                 }
             )
         return samples
+
+    def _mean(self, log_probs: Tensor | None, row: int, is_sampled: Sequence[bool]) -> float | None:
+        """Return the mean over the sampled tokens of a row; Unsloth has them in other columns."""
+        if log_probs is None or self.settings.trains_with_unsloth:
+            return None
+        return float(log_probs[row, : len(is_sampled)][torch.tensor(is_sampled, device=log_probs.device)].mean())
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
         if self.samples and processes.is_first():

@@ -187,7 +187,7 @@ class SelectPrompts(TurnFlags):
     output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
     num_generations: config.PositiveInt  # completions of a group
     min_mixed: config.Share = 0.5  # least chance that a group has right and wrong completions
-    seed: config.Seed = 0  # seeds every random choice
+    seed: config.Seed = 0  # recorded in the file
 
     def run(self) -> None:
         from arc_refinery import records

@@ -82,6 +82,7 @@ class Train(DomainFlags, GrpoFlags):
 
     def _fitting_prompts(self) -> "Iterator[Prompt]":
         from arc_refinery import records
+        from arc_refinery.refining.pass_rates import nothing_selected
         from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_to_refine
 
         too_long: list[int] = []
@@ -101,6 +102,10 @@ class Train(DomainFlags, GrpoFlags):
             window, answer = self.lengths.max_seq_length, self.lengths.max_completion_length
             raise NoRoomError(files, len(too_long), too_long, window, answer, MAKE_ROOM)
         statuses: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for path in (path for path in self.dataset_path if path.suffix == ".parquet"):
-            statuses.update(records.notes(path).get(STATUSES, {}))
-        raise InputError(f"{files}: there are no training prompts: {nothing_to_refine(statuses)}")
+            notes = records.notes(path)
+            statuses.update(notes.get(STATUSES, {}))
+            counts.update({name: value for name, value in notes.items() if isinstance(value, int)})
+        why = nothing_selected(counts) or nothing_to_refine(statuses)
+        raise InputError(f"{files}: there are no training prompts: {why}")

@@ -96,7 +96,10 @@ class Refining(Compared[Arm]):
 
     @property
     def sampled_together(self) -> SampledTogether:
-        return SampledTogether(self.sampling.batch_size, self.sampling.max_output_tokens)
+        batches = [(self.sampling.batch_size, self.sampling.max_output_tokens)]
+        if self.probe:
+            batches.append((self.probe, self.max_output_tokens(PROBE)))
+        return SampledTogether(*max(batches, key=lambda batch: batch[0] * batch[1]))
 
     @property
     def trained_row(self) -> TrainedRow | None:

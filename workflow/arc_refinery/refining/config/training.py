@@ -200,8 +200,7 @@ class Training(Lengths, Methods):
     )
     select: PromptChoice | None = Field(
         None,
-        description="For `second-turn`: which prompts GRPO trains on, by pass rates; default: all. Where all "
-        "completions of a group are wrong, or all are right, it learns nothing.",
+        description="For `second-turn`: which prompts GRPO trains on, by pass rates; default: all.",
     )
     sft: Sft | None = Field(None, description=Methods.model_fields["sft"].description)
     grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
@@ -221,6 +220,14 @@ class Training(Lengths, Methods):
             raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
         if self.select and not (self.grpo and self.prompts == "second-turn"):
             raise ValueError("select: it chooses among the second-turn prompts of GRPO; remove it, or train on these")
+        if self.select and self.select.probe and self.grpo:
+            most = 1 - 2 ** (1 - self.grpo.num_generations)
+            if self.select.min_mixed >= most:
+                raise ValueError(
+                    f"select.min_mixed = {self.select.min_mixed}: groups of num_generations = "
+                    f"{self.grpo.num_generations} have right and wrong completions with a chance of at most {most:g}; "
+                    "lower the first or raise the second"
+                )
         if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
             raise ValueError(
                 "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "

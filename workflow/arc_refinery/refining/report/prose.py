@@ -11,7 +11,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
-from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, TOO_HIGH, TOO_LOW
+from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, N_COMPLETIONS, N_PROBED, N_RIGHT, TOO_HIGH, TOO_LOW
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import columns_explained, folded
@@ -207,11 +207,10 @@ def _not_chosen(experiment: Refining, folder: Path) -> list[list[str]]:
             f"below {100 * select.min_pass_rate:g} % of the first attempts are right": notes.get(TOO_LOW, 0),
             f"above {100 * select.max_pass_rate:g} % of the first attempts are right": notes.get(TOO_HIGH, 0),
         }
-        if "n_probed" in notes:
-            reason = (
-                f"of {notes['n_probed']} probed ({notes['n_right']} of {notes['n_completions']} completions right): "
-            )
+        rows += provenance.rows_of(f"tasks of `{tasks}` to train on", reasons)
+        if N_PROBED in notes:
+            reason = f"of {notes[N_PROBED]} probed ({notes[N_RIGHT]} of {notes[N_COMPLETIONS]} completions right): "
             reason += f"right and wrong ones in a group of {training.grpo.num_generations} have a chance below "
-            reasons[f"{reason}{100 * select.min_mixed:g} %"] = notes[MOSTLY_EQUAL]
-        rows += provenance.rows_of(f"prompts of `{tasks}` to train on", reasons)
+            reason += f"{100 * select.min_mixed:g} %"
+            rows.append([f"prompts of `{tasks}` to train on", reason, str(notes[MOSTLY_EQUAL])])
     return rows

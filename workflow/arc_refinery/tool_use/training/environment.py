@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter, Signature
+from itertools import accumulate, pairwise
 from statistics import fmean
 from typing import Any, Literal
 
@@ -143,6 +144,7 @@ class Rewards:
                 "",
                 ended.is_correct,
                 question.question_id,
+                _turns(episode.mask),
             )
             for question, episode, reward, ended in zip(questions, episodes, rewards, finished, strict=True)
         ]
@@ -156,6 +158,12 @@ class Rewards:
 
 def _sampled(episode: Rollout) -> list[int]:
     return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
+
+
+def _turns(mask: Sequence[int]) -> list[int]:
+    """Return the number of the turn of each token, 0 where the mask is."""
+    numbers = accumulate(is_sampled > before for before, is_sampled in pairwise([0, *mask]))
+    return [number * is_sampled for number, is_sampled in zip(numbers, mask, strict=True)]
 
 
 def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
