@@ -166,6 +166,12 @@ def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
             "attempts on. Bold: the interval excludes 0.",
             by_turn,
         ]
+    if one_more := tables.first_attempts_table(experiment, result.results):
+        blocks += [
+            "Is an attempt better spent on refining, or on trying again? Attempts of a turn against first attempts at "
+            "the same tasks, those that had something to refine; further ones come after those that both arms share.",
+            one_more,
+        ]
     return [
         *blocks,
         "Refining prompts are longer, and so are some completions. The next tables therefore limit both arms, on each "

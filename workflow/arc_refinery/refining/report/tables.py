@@ -240,6 +240,55 @@ def _differences_of_pair(
     return by_turn
 
 
+def first_attempts_table(experiment: Refining, results: SetResults) -> str:
+    """Compare later turns of arms with first attempts of arms of one turn, at the tasks that were refined."""
+    rows = [
+        [
+            f"turn {number} of `{first}` − {'further ' * is_further}first attempts of `{second}`",
+            paired.difference.n_tasks,
+            percent(paired.first),
+            percent(paired.second),
+            *_turn_cells({PASS_RATE: paired})[1:],
+        ]
+        for first, second in experiment.compared
+        for number, (paired, is_further) in _against_first_attempts(experiment, results, first, second).items()
+    ]
+    header = ["one more attempt", "n tasks", "of this turn", "first attempts", "difference", "per training"]
+    return markdown_table(header, rows) if rows else ""
+
+
+def _against_first_attempts(
+    experiment: Refining, results: SetResults, first: str, second: str
+) -> dict[int, tuple[PairedMetric, bool]]:
+    """Return pass rates by turn, and whether the first attempts come after those that both arms share.
+
+    Arms that share the first turn of the same model differ in what they do next: refine, or try again.
+    """
+    runs = experiment.paired_runs(first, second)
+    pairs = [pair for run in runs for pair in run]
+    n_turns = min(len(arm.turns) for arm, _ in pairs)
+    if n_turns == 1 or any(len(other.turns) > 1 for _, other in pairs):
+        return {}
+    is_further = all(arm.branch(1) == other.branch(1) for arm, other in pairs)
+    starts = {other.name: arm.turns[0].n_predictions * is_further for arm, other in pairs}
+    if any(other.turns[0].n_predictions <= starts[other.name] for _, other in pairs):
+        return {}
+    by_turn = {}
+    for number in range(2, n_turns + 1):
+        refined = {arm.name: results.metrics_of_turn(arm, number) for arm, _ in pairs}
+        task_ids = [task for task in results.task_ids if all(task in table.index for table in refined.values())]
+        if not task_ids:
+            continue
+        attempts = {other.name: results.attempts_of_turn(other, 1) for _, other in pairs}
+        rates = {name: table.loc[task_ids, PASS_RATE] for name, table in refined.items()}
+        for name, table in attempts.items():
+            rates[name] = results.per_task(table[table["place"] >= starts[name]], task_ids)[PASS_RATE]
+        values = [run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)]
+        means = [float(np.mean(side)) for side in values]
+        by_turn[number] = PairedMetric(means[0], means[1], estimate_difference(*values)), is_further
+    return by_turn
+
+
 def _turn_header(*sets: TurnDifferences) -> list[str]:
     every = (metrics for turns in sets for by_turn in turns.values() for metrics in by_turn.values())
     metrics = next(every, {})
