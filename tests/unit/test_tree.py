@@ -1,15 +1,17 @@
 """Tracked files belong to the project: leftovers of a run or of a probe have names that nothing here has."""
 
 import subprocess
+import tomllib
 from pathlib import PurePath
 
 import pytest
+import yaml
 from checkout import ROOT
 
 SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
 SUFFIXES |= {".jsonl", ".svg", ".txt", ".yaml"}
 NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
-NAMES |= {"envs/condor-warning.pth"}
+NAMES |= {"CITATION.cff", "envs/condor-warning.pth"}
 
 
 def test_tracked_files_have_known_suffixes():
@@ -19,3 +21,8 @@ def test_tracked_files_have_known_suffixes():
     tracked = listed.stdout.rstrip("\0").split("\0")
     assert len(tracked) > 400
     assert [path for path in tracked if path not in NAMES and PurePath(path).suffix not in SUFFIXES] == []
+
+
+def test_the_version_to_cite_is_that_of_the_package():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
+    assert cited == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

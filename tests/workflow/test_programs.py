@@ -62,8 +62,8 @@ def test_arms_solve_the_tasks_that_their_letters_say(report: str):
 
 def test_an_attempt_to_refine_is_compared_with_one_more_first_attempt(report: str):
     # second attempts: 1/4, 2/4, 0, 1/4, 0; attempts 5 to 8 of turn 1: 1/4, 0, 0, 0, 1/4; t of 4 degrees of freedom
-    row = "| turn 2 of `refine` − further first attempts of `independent` | 5 | 20.0 % | 10.0 % | +10.0 [−25.4, +45.4] | – |"
-    assert f"{row}\n" in report
+    arms = "turn 2 of `refine` − further first attempts of `independent`"
+    assert f"| {arms} | 5 | 20.0 % | 10.0 % | +10.0 [−25.4, +45.4] | – |\n" in report
 
 
 def test_rows_that_give_no_task_are_counted_and_named(run: Checkout, report: str):
