@@ -25,6 +25,7 @@ OVERLAP, PARENTS, CONTINUED, ASKED = "overlap.parquet", "parents.parquet", "cont
 RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/rows.parquet"]
 WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
 OF_TURN = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2", "--n-considered", "4", *RENDERED]
+PROBED = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2"]
 ATTEMPTS = [f"{{}}/{TURN1}/attempts/000.parquet", f"{{}}/{TURN1}/attempts/001.parquet"]
 REPORT = ["--configfile", "{}/results/tiny/settings.json", "--results", "{}/results/tiny", "--output", "{}/out/tiny.md"]
 REFINE = ["--branch", "refine-turn2", "--n-parents", "2", "--n-predictions", "2", "--batch-size", "1"]
@@ -102,6 +103,7 @@ STAGES = {
         {PARENTS: record_faults(columns(Verdict), joined=False, others={"of others": copied_from("none.parquet")})},
     ),
     "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
+    "prompts select": Stage(["prompts", "select", *PROBED, "--num-generations", "4", *OUT], TURN1_FILES),
     "prompts demonstrations": Stage(
         ["prompts", "demonstrations", *OF_TURN, *SFT, "--tasks-path", f"{{}}/{TASKS}"],
         {**TURN1_FILES, TASKS: record_faults(columns(Task), joined=False)},
@@ -147,6 +149,7 @@ ENDS: dict[str, tuple[int, list[str]]] = {
     # a damaged column that is not read
     "grade what continues": (57, [f"{PARENTS}, flipped byte", f"{PARENTS}, reordered"]),
     "prompts refine": (191, []),
+    "prompts select": (191, []),
     "prompts demonstrations": (228, []),
     "report": (199, []),
     "compare": (199, []),

@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         ["--branch", "b", "--n-parents", "1", *DRAWN, "--output", "out", *REFINE, *PROMPTS],
         ["out"],
     ),
+    "prompts select": (["--num-generations", "4", "--output", "out", *REFINE[:4]], ["out"]),
     "prompts demonstrations": (
         ["--tasks-path", "in", *LENGTHS, "--output", "out", *REFINE, *PROMPTS[:4]],
         ["out"],
@@ -73,7 +74,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "dev config": (["--output", "out"], ["out/schema.json"]),
     "dev new-domain": (["sums", "--output", "out"], ["out/sums/"]),
 }  # fmt: skip
-WRITES_NOTHING = {"tasks select", "doctor memory", "show"}
+WRITES_NOTHING = {"tasks select", "doctor memory", "show", "report samples"}
 CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
 
 

@@ -58,8 +58,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Results": {
         "compare": "cli.results.Compare",
         "show": "cli.results.Show",
-        "training show": "cli.results.ShowSamples",
         "report curves": "cli.results.Curves",
+        "report samples": "cli.results.ShowSamples",
         "report lengths": "refining.commands.prompts.StudyLengths",
         "report times": "cli.results.Times",
     },

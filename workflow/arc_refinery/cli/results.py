@@ -94,7 +94,7 @@ class Compare(Command):
 class Show(Command):
     """Print an attempt at a task, with what it refines, or an episode.
 
-    Of each turn: the prompt or feedback, the answer, and the verdict on its program. `training show` prints what a
+    Of each turn: the prompt or feedback, the answer, and the verdict on its program. `report samples` prints what a
     training sampled.
 
     Examples:
@@ -119,10 +119,10 @@ class ShowSamples(Command):
     """Print completions of a step of GRPO, with their rewards and advantages.
 
     Example:
-        arc-refinery training show results/demo/adapters/trained --step 40 --worst
+        arc-refinery report samples mine/trained --step 4 --worst
     """
 
-    adapter: Annotated[Path, Positional]  # folder of an adapter
+    adapter: Annotated[config.Line, Positional]  # folder of an adapter
     step: config.PositiveInt | None = None  # optimizer step; default: the last one
     number: config.PositiveInt = 3  # completions to print
     worst: bool = False  # those with the lowest reward, instead of the highest
@@ -130,7 +130,7 @@ class ShowSamples(Command):
     def run(self) -> None:
         from arc_refinery.reporting.training_samples import show
 
-        print(show(self.adapter, self.step, self.number, self.worst).translate(UNPRINTABLE))
+        print(show(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
 
 
 class Times(Command):

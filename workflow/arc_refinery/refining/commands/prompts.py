@@ -181,7 +181,7 @@ class SelectPrompts(TurnFlags):
     r"""Choose the prompts to train on of which some completions are right: those that a probe has answered.
 
     Example:
-        arc-refinery prompts select --folder mine/probe --n-shards 1 --num-generations 16 --output mine/chosen.parquet
+        arc-refinery prompts select --folder mine/turn1 --n-shards 1 --num-generations 16 --output mine/chosen.parquet
     """
 
     output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
