@@ -197,7 +197,8 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, journal: Journa
     """Write the adapter, its log, samples and measurements; remove the checkpoints."""
     last_step = trainer.state.global_step
     history = journal.history(trainer.state.log_history, symptom)
-    if job.until_step and not (symptom and job.guard.action != "none"):
+    is_over = not job.until_step or (symptom is not None and job.guard.action != "none")
+    if job.until_step and not is_over:
         choice = parts.last_step_of(job.until_step, last_step)
     else:
         choice = journal.choose(history, symptom, last_step)
@@ -205,9 +206,9 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, journal: Journa
 
     def add(folder: Path) -> None:
         write_lines(folder / "training.jsonl", [*history, choice])
-        if job.until_step:  # the last part has the samples of all
+        if job.until_step:
             copy_checkpoints(job.work, folder / parts.FOLDER)
-        else:
+        if is_over:  # the last part has the samples of all
             samples.write(folder / FILE)
 
     write_adapter(trainer.model, job.output, add)
