@@ -169,6 +169,11 @@ class PairedMetric(NamedTuple):
     second: float
     difference: Estimate
 
+    @classmethod
+    def of(cls, first: Sequence[NDArray[np.float64]], second: Sequence[NDArray[np.float64]]) -> "PairedMetric":
+        """Compare the values of two arms: (tasks,) of each run."""
+        return cls(float(np.mean(first)), float(np.mean(second)), estimate_difference(first, second))
+
 
 # Values of some metrics by pair of arms, then by turn
 TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, PairedMetric]]]
@@ -232,11 +237,7 @@ def _differences_of_pair(
                     run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
                     for side in sides
                 )
-                by_turn[number][metric] = PairedMetric(
-                    float(np.mean(first_values)),
-                    float(np.mean(second_values)),
-                    estimate_difference(first_values, second_values),
-                )
+                by_turn[number][metric] = PairedMetric.of(first_values, second_values)
     return by_turn
 
 
@@ -284,8 +285,7 @@ def _against_first_attempts(
         for name, table in attempts.items():
             rates[name] = results.per_task(table[table["place"] >= starts[name]], task_ids)[PASS_RATE]
         values = [run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)]
-        means = [float(np.mean(side)) for side in values]
-        by_turn[number] = PairedMetric(means[0], means[1], estimate_difference(*values)), is_further
+        by_turn[number] = PairedMetric.of(*values), is_further
     return by_turn
 
 
