@@ -1,4 +1,4 @@
-"""What a training has sampled: kept in files of its checkpoints, and shown."""
+"""Completions that a training has sampled: kept in files of its checkpoints, and shown."""
 
 from collections.abc import Callable
 from pathlib import Path

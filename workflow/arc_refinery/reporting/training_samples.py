@@ -1,4 +1,4 @@
-"""What a training sampled, as text: completions of a step, the best or the worst first.
+"""Completions that a training sampled, as text: those of a step, the best or the worst first.
 
 results/demo/adapters/trained: step 40, 128 completions, mean reward 0.06; the 1 with the highest reward
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
@@ -30,7 +31,8 @@ def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
             f"{path}: no such file. Give the folder of an adapter that GRPO has trained, "
             "results/demo/adapters/trained; of a training in parts (trained@1000), the last part has the samples of all"
         )
-    steps = _steps(path)
+    steps_of_rows = _steps_of_rows(path)
+    steps = _distinct(steps_of_rows)
     chosen = max(steps) if step is None else max((pair for pair in steps if pair[1] == step), default=None)
     if chosen is None:
         known = sorted({last for _, last in steps})
@@ -38,7 +40,7 @@ def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
             f"--step is {step}, but {path} has completions for {len(known)} steps: {known[0]} to {known[-1]}; where a "
             "batch is for several steps, they belong to the first one"
         )
-    samples = _read(path, chosen)
+    samples = _read(path, steps_of_rows, chosen)
     shown = sorted(samples, key=lambda sample: sample.reward, reverse=not worst)[:number]
     mean = sum(sample.reward for sample in samples) / len(samples)
     again = f" after rollback {chosen[0]}" if chosen[0] else ""
@@ -52,8 +54,9 @@ def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
     path = folder / FILE
     if not path.is_file():
         return []
-    steps = _steps(path)
-    last = sorted(_read(path, max(steps)), key=lambda sample: sample.reward)
+    steps_of_rows = _steps_of_rows(path)
+    steps = _distinct(steps_of_rows)
+    last = sorted(_read(path, steps_of_rows, max(steps)), key=lambda sample: sample.reward)
     parts = [
         f"Of step {max(steps)[1]}, the completion with the highest and with the lowest reward:",
         *map(_fenced, (last[-1], last[0])),
@@ -64,20 +67,22 @@ def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
         for when, pair in (("At the collapse", before), ("After the rollback", after)):
             if pair:
                 parts.append(f"{when}, in step {pair[1]}:")
-                parts += map(_fenced, _read(path, pair)[:N_SHOWN])
+                parts += map(_fenced, _read(path, steps_of_rows, pair)[:N_SHOWN])
     return [folded("What it wrote", *parts)]
 
 
-def _steps(path: Path) -> set[tuple[int, int]]:
-    """Return the steps of a file as (rollbacks before, step)."""
+def _steps_of_rows(path: Path) -> NDArray[np.int64]:
+    """Return the step of each row as (rollbacks before, step): (rows, 2)."""
     table = records.columns(path, TrainingSample, ["n_rollbacks", "step"])
-    return set(zip(*(table[name].to_pylist() for name in ("n_rollbacks", "step")), strict=True))
+    return np.column_stack([table["n_rollbacks"], table["step"]])
 
 
-def _read(path: Path, step: tuple[int, int]) -> list[TrainingSample]:
-    table = records.columns(path, TrainingSample, ["n_rollbacks", "step"])
-    wanted = np.array(table["n_rollbacks"]) == step[0]
-    return list(records.read(path, TrainingSample, wanted & (np.array(table["step"]) == step[1])))
+def _distinct(steps_of_rows: NDArray[np.int64]) -> set[tuple[int, int]]:
+    return {(n_rollbacks, step) for n_rollbacks, step in steps_of_rows.tolist()}
+
+
+def _read(path: Path, steps_of_rows: NDArray[np.int64], step: tuple[int, int]) -> list[TrainingSample]:
+    return list(records.read(path, TrainingSample, (steps_of_rows == step).all(axis=1)))
 
 
 def _title(sample: TrainingSample) -> str:

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from arc_refinery.errors import InputError
 from arc_refinery.files import writing
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
+from arc_refinery.training.samples import PIECE
 
 logger = logging.getLogger(__name__)
 
@@ -27,9 +28,7 @@ IDENTITY = "settings.txt"
 STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
 # README.md: TRL's; the .jsonl files: of `rollback.Journal`; the others: of `samples.Samples`
-_OWN = re.compile(
-    rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|(start|journal)\.jsonl|samples-\d+-\d+\.parquet|\..*\.tmp"
-)
+_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|(start|journal)\.jsonl|{PIECE.pattern}|\..*\.tmp")
 
 
 def claim(work: Path, identity: str) -> None:

@@ -1,4 +1,4 @@
-"""What a training samples, and what it earned: `samples.parquet` beside the adapter, a row per completion.
+"""Completions that a training samples, with their rewards: `samples.parquet` beside the adapter, one row for each.
 
 While it trains, rows are in files of its folder of checkpoints, each with the steps since the one before:
 
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from arc_refinery import records
 
 FILE = "samples.parquet"
-_PIECE = re.compile(r"samples-(\d+)-(\d+)\.parquet")
+PIECE = re.compile(r"samples-(\d+)-(\d+)\.parquet")
 MOST_WAITING = 2048  # completions in memory
 
 
@@ -103,17 +103,18 @@ class Samples:
 
     def write(self, path: Path) -> None:
         """Write one file of all completions, those before rollbacks first; none if an earlier version kept none."""
-        if not pieces(self._work):
+        kept = pieces(self._work)
+        if not kept:
             return
         with records.writer(path, TrainingSample, self._seed, {}) as add:
-            for piece in pieces(self._work).values():
+            for piece in kept.values():
                 for batch in pq.ParquetFile(piece).iter_batches(records.ROWS_PER_GROUP):
                     add(pa.Table.from_batches([batch]))
 
 
 def pieces(work: Path) -> dict[tuple[int, int], Path]:
     """Return the files in a folder of checkpoints by the rollbacks before them and their last step, in order."""
-    matches = ((_PIECE.fullmatch(path.name), path) for path in work.iterdir())
+    matches = ((PIECE.fullmatch(path.name), path) for path in work.iterdir())
     return dict(sorted(((int(match[1]), int(match[2])), path) for match, path in matches if match))
 
 
@@ -130,7 +131,7 @@ def copy_checkpoints(folder: Path, copy: Path) -> None:
     """Copy a folder of checkpoints, but link its files of samples, which never change, where the file system can."""
 
     def copy_file(source: str, target: str) -> None:
-        if _PIECE.fullmatch(Path(source).name):
+        if PIECE.fullmatch(Path(source).name):
             try:
                 os.link(source, target)
             except OSError:

@@ -192,7 +192,7 @@ class SelectPrompts(TurnFlags):
     def run(self) -> None:
         from arc_refinery import records
         from arc_refinery.refining.graded import read_graded
-        from arc_refinery.refining.pass_rates import probably_mixed
+        from arc_refinery.refining.pass_rates import N_PROBED, probably_mixed
 
         domain, path = self.loaded(), self.files.prompts
         cls, probed = domain.prompt_class, read_graded(domain, self.files)
@@ -203,7 +203,7 @@ class SelectPrompts(TurnFlags):
             return records.notes(path) | counts
 
         records.write(self.output, cls, chosen, self.seed, self.decisive(), notes, [path])
-        logging.info("%d of %d probed prompts chosen; %s", records.count(self.output), counts["n_probed"], dict(counts))
+        logging.info("%d of %d probed prompts chosen; %s", records.count(self.output), counts[N_PROBED], dict(counts))
 
 
 class WriteDemonstrations(NextTurnFlags):
