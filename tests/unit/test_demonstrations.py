@@ -191,7 +191,8 @@ def test_the_source_does_not_answer_an_augmented_task(renderer: Renderer):
 
 def test_the_shortest_correct_attempt_on_the_same_prompt_is_the_target(renderer: Renderer):
     first = asked(renderer)
-    second, third = (with_detail(replace(first, prompt_id=f"it/turn1-00{n}"), augmentation=TURNED) for n in (1, 2))
+    turned = (replace(first, prompt_id=f"it/turn1-00{n}", text=f"turned {n} times") for n in (1, 2))
+    second, third = (with_detail(prompt, augmentation=TURNED) for prompt in turned)
     graded = [
         attempt(first, "wrong"),
         solved(first, "long", "```python\nx = 100\n```"),
@@ -221,6 +222,27 @@ def test_the_most_frequent_correct_attempt_is_the_target(renderer: Renderer):
     ]
     (row,) = rows_of(graded, renderer, targets="attempts")
     assert (row.target, row.completion) == ("it/b", often)
+
+
+def test_the_correct_attempt_most_like_the_refined_one_is_the_target(renderer: Renderer):
+    prompt = asked(renderer)
+    other = replace(prompt, prompt_id="it/turn1-001")  # a second batch of answers to the same text
+
+    def body(*lines: str) -> str:
+        return "```python\n" + "\n".join(["def transform(grid):", *lines, "    return grid"]) + "\n```"
+
+    graded = [
+        attempt(prompt, "wrong", 0.5, body("    grid = grid[::-1]", "    grid = grid.T")),
+        attempt(prompt, "another", 0.0, body("    grid = np.rot90(grid, 2)")),
+        solved(prompt, "a", body("    grid = np.fliplr(grid)")),
+        solved(prompt, "b", body("    grid = np.fliplr(grid)")),
+        solved(other, "c", body("    grid = grid[:, ::-1]", "    grid = grid.T")),
+        solved(other, "d", body("    grid = np.rot90(grid, 3)")),
+    ]
+    targets = [(row.parent_id, row.target) for row in rows_of(graded, renderer, targets="nearest")]
+    assert targets == [("it/wrong", "it/c"), ("it/another", "it/d")]
+    targets = [(row.parent_id, row.target) for row in rows_of(graded, renderer, targets="attempts")]
+    assert targets == [("it/wrong", "it/a"), ("it/another", "it/a")]
 
 
 def test_tasks_that_are_solved_too_often_are_left_out(renderer: Renderer):

@@ -12,11 +12,13 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Collection
+from difflib import SequenceMatcher
 from textwrap import dedent
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # errors of `ast.parse`
 
 _TAGS = ("python", "python3", "py")
+_WORD = re.compile(r"\w+|[^\w\s]")
 _QUOTES = ('"""', "'''")
 _OPENING = re.compile(
     rf"""^(?:
@@ -45,6 +47,12 @@ def tested_program(text: str, wanted: Collection[str]) -> str | None:
 def after_thought(text: str) -> str:
     """Return the part of an answer after its last thought, empty if one is never closed."""
     return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+def likeness(program: str, other: str) -> float:
+    """Return which share of two programs is equal, 0..1: twice the words and signs in common, in order, of all."""
+    words, others = (_WORD.findall(text) for text in (program, other))
+    return SequenceMatcher(None, words, others, autojunk=False).ratio()
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:

@@ -1,18 +1,21 @@
 """Demonstrations for supervised fine-tuning: second turns answered with a correct program.
 
-The program is the task's own source, where the prompt shows the task itself, or a sampled correct attempt on the same
-prompt. In hindsight, which ARC has, every program that ran is correct, for the task that its own outputs make.
+The program is the task's own source, where the prompt shows the task itself, or a sampled correct attempt on a prompt
+that reads the same. In hindsight, which ARC has, every program that ran is correct, for the task that its own outputs
+make.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
+from arc_refinery.programs import likeness
 from arc_refinery.records import Demonstration
 from arc_refinery.refining.config import Demonstrations
 from arc_refinery.refining.domain import Domain, GradedAttempt
+from arc_refinery.refining.graded import program_of
 from arc_refinery.refining.next_turn import best_incorrect
 from arc_refinery.refining.prompts import Renderer, split_prefix
 from arc_refinery.seeding import stream
@@ -70,13 +73,17 @@ def make_demonstrations(
             counts["n_too_easy"] += 1
             continue
         if plan.settings.targets == "hindsight":
-            found = islice(domain.hindsight(attempts, wording, may_be_learned), plan.settings.n_parents)
-            pairs = [(parent, Target(answer.attempt_id, answer.completion)) for parent, answer in found]
+            in_hindsight = islice(domain.hindsight(attempts, wording, may_be_learned), plan.settings.n_parents)
+            pairs = [(parent, Target(answer.attempt_id, answer.completion)) for parent, answer in in_hindsight]
             has_target = bool(pairs)
         else:
-            targets = _targets(domain, attempts, sources, plan.settings, may_be_learned)
             incorrect = best_incorrect(domain, attempts, plan.include_errors)
-            pairs = [(parent, targets[name]) for parent in incorrect if (name := parent.prompt.prompt_id) in targets]
+            if plan.settings.targets == "source":
+                found = _sources(domain, incorrect, sources)
+            else:
+                correct = [graded for graded in attempts if graded.verdict.solved and may_be_learned(graded)]
+                found = _correct_attempts(domain, incorrect, correct, by_likeness=plan.settings.targets == "nearest")
+            pairs = list(islice(found, plan.settings.n_parents))
             has_target = bool(pairs) or not incorrect
         counts["n_tasks_without_target"] += not has_target
         for number, (parent, target) in enumerate(pairs[: plan.settings.n_parents]):
@@ -88,31 +95,42 @@ def make_demonstrations(
                 counts["n_too_long"] += 1
 
 
-def _targets(
-    domain: Domain,
-    attempts: Sequence[GradedAttempt],
-    sources: Mapping[str, str],
-    settings: Demonstrations,
-    may_be_learned: Learnable,
-) -> dict[str, Target]:
-    """Return the answer to learn for each prompt of a task that has a correct one."""
-    if settings.targets == "source":
-        return {
-            graded.prompt.prompt_id: Target(SOURCE, sources[graded.attempt.task_id])
-            for graded in attempts
-            if domain.shows_task_itself(graded.prompt) and graded.attempt.task_id in sources
-        }
-    correct = [graded for graded in attempts if graded.verdict.solved and may_be_learned(graded)]
-    frequency = Counter((graded.prompt.prompt_id, graded.attempt.completion) for graded in correct)
+def _sources(
+    domain: Domain, incorrect: Iterable[GradedAttempt], sources: Mapping[str, str]
+) -> Iterator[tuple[GradedAttempt, Target]]:
+    """Yield the attempts that the task's own program answers, with it."""
+    for parent in incorrect:
+        if domain.shows_task_itself(parent.prompt) and parent.attempt.task_id in sources:
+            yield parent, Target(SOURCE, sources[parent.attempt.task_id])
 
-    def rank(graded: GradedAttempt) -> tuple[int, int]:
-        return frequency[graded.prompt.prompt_id, graded.attempt.completion], -graded.attempt.n_tokens
 
-    best: dict[str, GradedAttempt] = {}
+def _correct_attempts(
+    domain: Domain, incorrect: Iterable[GradedAttempt], correct: Iterable[GradedAttempt], by_likeness: bool
+) -> Iterator[tuple[GradedAttempt, Target]]:
+    """Yield the attempts whose prompt has a correct one, with the most frequent of these, or the nearest."""
+    of_prompt: defaultdict[str, list[GradedAttempt]] = defaultdict(list)
     for graded in correct:
-        if rank(graded) > rank(best.setdefault(graded.prompt.prompt_id, graded)):
-            best[graded.prompt.prompt_id] = graded
-    return {name: Target(graded.attempt.attempt_id, graded.attempt.completion) for name, graded in best.items()}
+        of_prompt[graded.prompt.text].append(graded)
+    for parent in incorrect:
+        if candidates := of_prompt[parent.prompt.text]:
+            best = _best(domain, candidates, parent if by_likeness else None)
+            yield parent, Target(best.attempt.attempt_id, best.attempt.completion)
+
+
+def _best(domain: Domain, candidates: Sequence[GradedAttempt], near: GradedAttempt | None) -> GradedAttempt:
+    """Return the attempt nearest to `near`; of equally near ones the most frequent, the shortest, the first."""
+    frequency = Counter(graded.attempt.completion for graded in candidates)
+    distinct = {graded.attempt.completion: graded for graded in candidates}
+    nearness = dict.fromkeys(distinct, 0.0)
+    if near:
+        program = program_of(domain, near)
+        nearness = {text: likeness(program, program_of(domain, graded)) for text, graded in distinct.items()}
+
+    def rank(graded: GradedAttempt) -> tuple[float, int, int]:
+        text = graded.attempt.completion
+        return nearness[text], frequency[text], -graded.attempt.n_tokens
+
+    return max(candidates, key=rank)
 
 
 def _demonstration(

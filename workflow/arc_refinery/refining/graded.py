@@ -51,6 +51,11 @@ def read_attempts(domain: Domain, files: BranchFiles, attempt_ids: Collection[st
     }
 
 
+def program_of(domain: Domain, graded: GradedAttempt) -> str:
+    """Return the program of an attempt; empty if it has none."""
+    return domain.program(graded.attempt.completion, domain.subject(graded.prompt)) or ""
+
+
 def _rows(path: Path, cls: type[Any], column: str, wanted: Collection[str]) -> Iterator[Any]:
     return records.read(path, cls, np.isin(records.texts(path, cls, column), list(wanted)))
 

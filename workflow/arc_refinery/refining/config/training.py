@@ -13,7 +13,7 @@ from arc_refinery.refining.config.rewards import AttemptTerm
 
 
 class Demonstrations(Strict):
-    targets: Literal["source", "attempts", "hindsight"] = Field(
+    targets: Literal["source", "attempts", "nearest", "hindsight"] = Field(
         "source",
         description="The correct program of a row: `source`: the task's own (only for tasks shown without "
         "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `hindsight`, for ARC: every "
