@@ -14,7 +14,7 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.evaluation.results import SetResults
-from arc_refinery.refining.graded import read_attempts
+from arc_refinery.refining.graded import program_of, read_attempts
 from arc_refinery.refining.prompts import opening, split_prefix
 from arc_refinery.refining.report.outcomes import refining_pairs
 from arc_refinery.reporting.markdown import fenced, folded
@@ -113,7 +113,7 @@ def repaired(
     all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class)
     task = next(task for task in all_tasks if task.task_id == item.task_id)
     first, second = shown.values()
-    programs = [_program(domain, graded) for graded in shown.values()]
+    programs = [program_of(domain, graded) for graded in shown.values()]
     blocks = [
         f"**A program that `{arm.name}` repaired** (task `{task.task_id}` of `{task_set.name}`). The model read its "
         "first program and what that gave, and wrote the second one."
@@ -231,9 +231,9 @@ def programs_block(domain: Domain, first: GradedAttempt, second: GradedAttempt) 
     blocks = [
         "<details><summary>First program, feedback, refined program</summary>",
         *_shown(domain, second.prompt),
-        f"First program (turn {turn - 1}){_fenced(_program(domain, first), 'python', MAX_PROGRAM)}",
+        f"First program (turn {turn - 1}){_fenced(program_of(domain, first), 'python', MAX_PROGRAM)}",
         f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
-        f"Refined program (turn {turn}){_fenced(_program(domain, second), 'python', MAX_PROGRAM)}",
+        f"Refined program (turn {turn}){_fenced(program_of(domain, second), 'python', MAX_PROGRAM)}",
         "</details>",
     ]
     return "\n\n".join(blocks)
@@ -245,10 +245,6 @@ def _shown(domain: Domain, prompt: Any) -> list[str]:
         return [text for text in [domain.changes(prompt)] if text]
     question = opening(split_prefix(prompt.messages)[0])[-1]["content"]
     return [f"Task{_fenced(str(question), 'text', MAX_FEEDBACK)}"]
-
-
-def _program(domain: Domain, graded: GradedAttempt) -> str:
-    return domain.program(graded.attempt.completion, domain.subject(graded.prompt)) or ""
 
 
 def _feedback(graded: GradedAttempt) -> str:

@@ -18,7 +18,7 @@ from arc_refinery.evaluation.statistics import budget_curve, correct
 from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import load_results, n_tasks_with_budget_left, turns_of
-from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, summary, tables
+from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, repair, summary, tables
 from arc_refinery.refining.report.plots import Curve, budget_plot
 from arc_refinery.refining.report.summary import EvaluatedSet
 from arc_refinery.refining.report.tidy import write_attempts_table
@@ -136,6 +136,7 @@ def _set_section(
         tables.short_table(by_turn),
         folded("All metrics of the turns", tables.metrics_table(by_turn, own)),
         f"[As CSV]({turns_csv}).",
+        *repair.section(experiment, results, partial(experiment.files, folder, name)),
         *outcomes.section(experiment, results, result.arms, files),
         "### Budget",
         tables.spending_table(results, arms, load_domain(experiment.domain).has_guesses),
