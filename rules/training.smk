@@ -38,7 +38,7 @@ if experiment.runs:
     rule train:
         input:
             **kind.grpo_inputs(experiment),
-            rewards=inputs.files_of_rewards(experiment),
+            functions=inputs.files_of_grpo(experiment),
             adapter=of(inputs.start_of, "run"),
             before=of(inputs.kept_before, "run"),
             model=inputs.models(experiment),

@@ -44,13 +44,6 @@ REFINING: dict[str, Changes] = {
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "vLLM's server": {"training.grpo.sampler": "vllm-server", "resources": {"train": {"gpus": 2}}},
     "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
-    "credit": {
-        "training.prompts": "first-turn",
-        "training.sft": None,
-        "training.grpo.rollout": "on-policy",
-        "training.grpo.scale_rewards": "none",
-        "training.grpo.pass_at_k": 1,
-    },
     "a probe": {"training.select": {"probe": 4, "min_pass_rate": 0.1, "max_pass_rate": 0.9, "min_mixed": 0.3}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},

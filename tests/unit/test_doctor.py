@@ -348,7 +348,7 @@ def test_two_samplers_agree_or_not(theirs: list[Any], outcome: str):
 
 @pytest.mark.training
 def test_training_is_tried_interrupted_and_taken_up():
-    larger = {"n_heldout": 8, "pass_at_k": 8, "num_iterations": 2, "prompts_per_step": 16}
+    larger = {"n_heldout": 8, "advantage": "best-of-8", "num_iterations": 2, "prompts_per_step": 16}
     settings = Grpo(learning_rate=1e-6, rollout="on-policy", **larger)
     steps, follows, resumes = stages.training(ModelConfig(path=TINY, window=1024), Lora(), settings)
     assert steps == Finding("GRPO makes steps", "passed", "12 steps in float32")
@@ -434,7 +434,7 @@ def test_all_other_settings_of_a_training_are_tried(tmp_path: Path):
         "optimizer": "adamw_8bit",
         "shared_prefix": "off",
         "rollout": "on-policy",
-        "pass_at_k": 3,
+        "advantage": "best-of-3",
         "sampler": "vllm-colocate",
         "frequency_penalty": 0.1,
         "weight_decay": 0.01,

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -105,28 +104,6 @@ def test_a_sandbox_that_is_gone_is_no_reward_of_zero() -> None:
         pass
     with pytest.raises(RuntimeError, match="closed"):
         list(grade_answers([answer(RIGHT_IN_HALF)], gone))
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int) -> None:
-    from arc_refinery.training.trainer import best_of_k_credit
-
-    rewards = [1.0, 5.5, 1.0, 0.0, 10.0]
-    for index, credit in enumerate(best_of_k_credit(rewards, k)):
-        sets = [subset for subset in combinations(range(5), k) if index in subset]
-        without = [max([rewards[other] for other in subset if other != index], default=0.0) for subset in sets]
-        expected = sum(max(rewards[i] for i in subset) - less for subset, less in zip(sets, without, strict=True))
-        assert credit == pytest.approx(expected / len(sets))
-
-
-def test_advantages_for_the_best_of_two() -> None:
-    import torch
-
-    from arc_refinery.training.trainer import best_of_k_advantages
-
-    rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
-    advantages = best_of_k_advantages(rewards, 2, "none")
-    assert advantages.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
 
 
 # What completions earn in training: the reward with its optional terms, and the figures of the step
@@ -258,7 +235,7 @@ def test_the_pages_reward_runs_as_it_stands(
     content["training"]["grpo"] |= yaml.safe_load(*settings)["training"]["grpo"]
     experiment = validate_experiment(content, "mine.yaml", ArcExperiment)
     check_files(experiment, "mine.yaml")
-    assert inputs.files_of_rewards(experiment) == ["examples/rewards.py"]
+    assert inputs.files_of_grpo(experiment) == ["examples/rewards.py"]
     refining = prompt(PLUS_ONE, "?", "no program", "no")
     terms = [term.model_dump() for term in experiment.rewards]
     long = f"{ADDS_ONE}\n{'Because. ' * 50}"

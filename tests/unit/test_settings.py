@@ -46,6 +46,7 @@ from arc_refinery.tool_use.config import ToolGrpo, ToolUse
 
 # Other values where the type gives none, by the last word of the key
 VALUES: dict[str, list[Any]] = {
+    "advantage": ["leave-one-out", "best-of-2"],
     "adapter": ["sft", "none"],
     "arms": [["refine-base", "independent"]],
     "colors": [[f"colour-{n}" for n in range(10)]],
@@ -190,13 +191,12 @@ LORA = Lora()
 MODEL = ModelConfig(path="model", window=1024)
 # Keys of a training that no library is given, and the modules that read them
 READ_IN_TRAINING = {
-    "credit": "refining/config/training.py",
+    "advantage": "training/trainer.py",
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
     "n_heldout": "training/callbacks.py",
     "n_jobs": "refining/commands/training.py",
     "n_turns": "refining/environment.py",
-    "pass_at_k": "training/trainer.py",
     "rewards": "refining/environment.py",
     "rollout": "refining/environment.py",
     "sampler_gpus": "sampling/library_arguments.py",

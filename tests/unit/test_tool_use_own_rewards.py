@@ -17,7 +17,7 @@ from messages import Wording
 from arc_refinery.asserts.split import Asserts
 from arc_refinery.commands.stages import sft
 from arc_refinery.config import ConfigError, check_files, own_functions, validate_experiment
-from arc_refinery.config.inputs import files_of_rewards
+from arc_refinery.config.inputs import files_of_grpo
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Call, EpisodeMessage
 from arc_refinery.tool_use import stages
@@ -316,7 +316,7 @@ def test_terms_and_their_files_belong_to_the_training_alone():
     experiment = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
     assert "--rewards correct mine.py:score=0.5 " in f"{stages.train(experiment, 'trained').flags()} "
     assert tuple(map(EpisodeTerm.model_validate, ("correct", "mine.py:score=0.5"))) == experiment.rewards
-    assert files_of_rewards(experiment) == ["mine.py"]
+    assert files_of_grpo(experiment) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     assert stages.episodes(experiment, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
     assert sft(experiment, "sft") == sft(plain, "sft")

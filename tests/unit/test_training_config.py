@@ -41,7 +41,12 @@ def words(text: str) -> set[str]:
         ({"trl": {"beta": 0.1}}, "beta `beta`"),
         ({"trl": {"num_train_epochs": 2}}, "num_train_epochs `epochs`"),
         ({"trl": {"output_dir": "here"}}, "output_dir"),
-        ({"pass_at_k": 33}, "pass_at_k 33 num_generations 32"),
+        ({"advantage": "best-of-33"}, "advantage `best-of-33` 2 num_generations 32"),
+        ({"advantage": "best-of-1"}, "advantage `best-of-1` 2"),
+        ({"advantage": "best"}, "advantage group leave-one-out best-of-4 gain others"),
+        ({"advantage": "gain"}, "advantage `gain` rollout `on-policy`"),
+        ({"advantage": "others", "rollout": "on-policy"}, "advantage `others` scale_rewards `none`"),
+        ({"advantage": "mine.py:own"}, "advantage `mine.py:own` scale_rewards `none`"),
         ({"loss_type": "dapo", "importance_sampling_level": "sequence"}, "importance_sampling_level loss_type dapo"),
         ({"loss_type": "luspo"}, "loss_type `luspo` importance_sampling_level"),
         (

@@ -88,10 +88,14 @@ def check_second_turns(group: list[TrainingSample]) -> None:
     [
         (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
         (
-            "--rollout on-policy --include-errors --beta 0.02 --n-heldout 3 --credit others --scale-rewards none",
+            "--rollout on-policy --include-errors --beta 0.02 --n-heldout 3 --advantage others --scale-rewards none",
             "turn1/prompts.parquet",
         ),
-        ("--rollout on-policy --include-errors --steps-per-generation 2", "turn1/prompts.parquet"),
+        (
+            "--rollout on-policy --include-errors --steps-per-generation 2 --scale-rewards none "
+            "--advantage examples/advantages.py:above_the_mean",
+            "turn1/prompts.parquet",
+        ),
     ],
     ids=["after sft", "on-policy", "two steps at once"],
 )
@@ -135,10 +139,13 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         assert turns == {(True,), (True, False, True)}
     else:
         assert turns == {(True,)}
-    if "--credit" in flags:
-        for kept in samples.values():
-            check_second_turns(kept[:4])
-            check_second_turns(kept[4:])
+    for group in (kept[start : start + 4] for kept in samples.values() for start in range(0, len(kept), 4)):
+        mean = fmean(sample.reward for sample in group)
+        if "--advantage others" in flags:
+            check_second_turns(group)
+        elif "above_the_mean" in flags:
+            expected = [pytest.approx((max(0.0, sample.reward - mean),), abs=1e-6) for sample in group]
+            assert [sample.advantages for sample in group] == expected
 
 
 def test_a_terminated_training_has_saved_its_last_whole_step(finished: Checkout, tmp_path: Path):

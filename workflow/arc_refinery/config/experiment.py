@@ -22,6 +22,7 @@ from arc_refinery.config.base import (
     Strict,
     run_and_step,
 )
+from arc_refinery.config.grpo import ADVANTAGE
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import ModelConfig, Sandbox
@@ -202,7 +203,11 @@ class Experiment(Strict):
     def own_functions(self) -> list[tuple[str, OwnCode, str]]:
         """The user's functions: the key that names one, its code, and an example of its first line."""
         named = [(f"training.grpo.rewards.{number}", term) for number, term in enumerate(self.rewards)]
-        return [(key, term.own_code, term.example) for key, term in named if term.own_code]
+        advantages = dict.fromkeys(run.grpo.own_advantage for run in self.runs.values())
+        return [
+            *((key, term.own_code, term.example) for key, term in named if term.own_code),
+            *(("training.grpo.advantage", code, ADVANTAGE) for code in advantages if code),
+        ]
 
     def kept_steps(self, run: str) -> list[int]:
         """Steps of a GRPO training whose adapters are results, too, ascending."""

@@ -16,19 +16,26 @@ from arc_refinery.config.base import (
     PositiveInt,
 )
 from arc_refinery.config.lora import Optimizer
+from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
-# What the turns of an episode are compared with (training/credit.py)
-Credit = Literal["episode", "gain", "others"]
+# Advantages (training/advantages.py): of a completion, and of the turns of an episode
+GROUP, LEAVE_ONE_OUT, BEST_OF = "group", "leave-one-out", "best-of-"
+GAIN, OTHERS = OF_TURNS = "gain", "others"
+ADVANTAGE = "def advantage(group):"  # first line of a function of the user
 
 
 class PolicyGradient(Optimizer):
     """GRPO on any prompts and rewards."""
 
-    pass_at_k: PositiveInt = Field(
-        1,
-        description="Above 1, the advantage rewards the best of k completions, which leaves room for diversity "
-        "(Walder and Karkhanis 2025).",
+    advantage: Line = Field(
+        GROUP,
+        description="What a completion's reward is compared with (docs/methods.md). `group`: the mean of its group "
+        "(GRPO, Shao et al. 2024); `leave-one-out`: that of the group's other completions (RLOO, Ahmadian et al. "
+        "2024); `best-of-4`, or another number: counts what it adds to the best of so many, which leaves room for "
+        "diversity (Walder and Karkhanis 2025); for on-policy turns, from turn 2 on, `gain`: the reward of the answer "
+        "that it refines, `others`: the mean of the group's other episodes that have this turn; or `file.py:name`, a "
+        "function of your own.",
     )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
@@ -133,8 +140,20 @@ class PolicyGradient(Optimizer):
         return False
 
     @property
-    def turn_credit(self) -> Credit:
-        return "episode"
+    def grades_turns(self) -> bool:
+        """Whether episodes have turns, each of which is graded."""
+        return False
+
+    @property
+    def own_advantage(self) -> OwnCode | None:
+        return OwnCode.parse(self.advantage)
+
+    @property
+    def best_of(self) -> int | None:
+        """The number of completions in `best-of-4`."""
+        number = self.advantage.removeprefix(BEST_OF)
+        is_number = self.advantage.startswith(BEST_OF) and number.isascii() and number.isdigit()
+        return int(number) if is_number else None
 
     @property
     def trains_with_unsloth(self) -> bool:
@@ -185,8 +204,6 @@ class PolicyGradient(Optimizer):
     def _settings_go_together(self) -> "PolicyGradient":
         if self.epsilon_high is not None and self.loss_type != "cispo" and self.epsilon_high < self.epsilon:
             raise ValueError(f"epsilon_high = {self.epsilon_high} must not be below epsilon = {self.epsilon}")
-        if self.pass_at_k > self.num_generations:
-            raise ValueError(f"pass_at_k = {self.pass_at_k} is more than num_generations = {self.num_generations}")
         if self.importance_sampling_level == "sequence" and self.loss_type in ("bnpo", "dr_grpo", "dapo", "cispo"):
             raise ValueError(
                 f"importance_sampling_level `sequence`: the loss {self.loss_type} sums over tokens, so long "
@@ -194,6 +211,28 @@ class PolicyGradient(Optimizer):
             )
         if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
             raise ValueError("loss_type `luspo` goes with importance_sampling_level `sequence`")
+        return self
+
+    @model_validator(mode="after")
+    def _names_an_advantage(self) -> "PolicyGradient":
+        name = self.advantage
+        if name in (GROUP, LEAVE_ONE_OUT):
+            return self
+        if self.best_of is not None:
+            if not 2 <= self.best_of <= self.num_generations:
+                raise ValueError(
+                    f"advantage `{name}`: expected a number from 2 to num_generations = {self.num_generations}"
+                )
+            return self
+        if self.own_advantage is None and name not in OF_TURNS:
+            names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", *OF_TURNS])
+            raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
+        if name in OF_TURNS and not self.grades_turns:
+            raise ValueError(f"advantage `{name}` is for refining in several turns: set rollout to `on-policy`")
+        if self.scale_rewards != "none":
+            raise ValueError(f"advantage `{name}` is not divided by a deviation: set scale_rewards to `none`")
+        if self.trains_with_unsloth:
+            raise ValueError(f"advantage `{name}` is not supported with unsloth; set unsloth to false")
         return self
 
     @model_validator(mode="after")

@@ -72,9 +72,10 @@ def kept_before(experiment: Experiment, adapter: str) -> Paths:
     return adapters([name] if name else [])
 
 
-def files_of_rewards(experiment: Experiment) -> Paths:
-    """Files of the user that define terms of the reward."""
-    return sorted({str(term.own_code.path) for term in experiment.rewards if term.own_code})
+def files_of_grpo(experiment: Experiment) -> Paths:
+    """Files of the user that define terms of the reward, or the advantage."""
+    functions = experiment.own_functions
+    return sorted({str(code.path) for key, code, _ in functions if key.startswith("training.grpo.")})
 
 
 def reports(experiment: Compared[Any], origin: str) -> Paths:

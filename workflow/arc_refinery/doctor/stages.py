@@ -18,6 +18,7 @@ from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Dtype, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.flags import flag_words
+from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor.findings import Finding
 from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
 
@@ -202,7 +203,7 @@ def _train(
             "num_generations": 4 * n_processes,
             "prompts_per_step": 1,
             "gradient_accumulation_steps": 2 * n_processes,
-            "pass_at_k": min(settings.pass_at_k, 4),
+            "advantage": f"{BEST_OF}{min(settings.best_of, 4)}" if settings.best_of else settings.advantage,
             "n_heldout": min(settings.n_heldout, 2),
             "n_jobs": 1,
             "report_to": (),

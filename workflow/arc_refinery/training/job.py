@@ -37,6 +37,7 @@ class TrainingJob:
         from arc_refinery.files import content_hash
         from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 
+        own = self.training.own_advantage
         return records.settings_hash(
             {
                 "model": self.model.model_dump(),
@@ -47,5 +48,6 @@ class TrainingJob:
                 "seed": self.seed,
                 "start": "" if self.start is None else content_hash([self.start / ADAPTER_WEIGHTS]),
                 "environment": environment.identity(),
+                **({"advantage": content_hash([own.path])} if own else {}),
             }
         )

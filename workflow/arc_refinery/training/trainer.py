@@ -1,4 +1,4 @@
-"""TRL's GRPO trainer with shared prompts, best-of-k advantages, dropped groups, timings, and a check of vLLM's weights.
+"""TRL's GRPO trainer with shared prompts, advantages by name, dropped groups, timings, and a check of vLLM's weights.
 
 With Unsloth, import this module after it: Unsloth replaces the base class.
 """
@@ -7,10 +7,9 @@ import logging
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import comb
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -23,6 +22,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from arc_refinery.config import PolicyGradient
+from arc_refinery.config.grpo import GROUP, OF_TURNS
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.sampling.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
@@ -30,7 +30,7 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.training import processes, shared_prefix
 from arc_refinery.training.adapters import read_weights
-from arc_refinery.training.credit import turn_advantages
+from arc_refinery.training.advantages import Group, OwnAdvantage, of_completions, of_turns
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.samples import Samples, TermValue, spans
@@ -39,6 +39,8 @@ from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_
 from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
+
+OfTurns = Callable[[Group], list[list[float]]]  # a group -> advantages of each completion, one or one per turn
 
 TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
@@ -98,6 +100,11 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
+        self._of_turns: OfTurns | None = None
+        if settings.own_advantage:
+            self._of_turns = OwnAdvantage(settings.own_advantage)
+        elif settings.advantage in OF_TURNS:
+            self._of_turns = partial(of_turns, name=settings.advantage)
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
         if self.use_vllm:
             weights = adapter_alone if settings.opens_vllm else merged_weights
@@ -223,11 +230,11 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             self._log_gap(scored)
         rewards = self._rewards.view(-1, self.settings.num_generations)
         own = slice(processes.index() * len(inputs), (processes.index() + 1) * len(inputs))
-        if self.settings.pass_at_k > 1:
-            advantages = best_of_k_advantages(rewards, self.settings.pass_at_k, self.settings.scale_rewards)
+        if self._of_turns:
+            scored["advantages"] = self._advantages_of_turns(scored, self._of_turns)
+        elif self.settings.advantage != GROUP:  # which is TRL's
+            advantages = of_completions(rewards, self.settings)
             scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
-        if self.settings.turn_credit != "episode":
-            scored["advantages"] = self._advantages_of_turns(scored)
         if self.settings.drop_zero_variance:
             differ = (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()[own]
             scored["completion_mask"] = scored["completion_mask"] * differ.to(scored["completion_mask"]).unsqueeze(1)
@@ -241,18 +248,21 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                 self.samples.add(self.state.global_step + 1, kept)
         return scored
 
-    def _advantages_of_turns(self, scored: Mapping[str, Tensor]) -> Tensor:
-        """Return an advantage per token: (rows, tokens)."""
-        advantages = scored["advantages"].new_zeros(scored["completion_ids"].shape)
-        n, completions = self.settings.num_generations, self.scorer.scored
-        for start in range(0, len(completions), n):
-            group = completions[start : start + n]
-            rewards, parents = [one.reward for one in group], [one.parents for one in group]
-            for row, turns in enumerate(turn_advantages(rewards, parents, self.settings.turn_credit), start):
-                of_turn = advantages.new_tensor([0.0, *turns])
-                numbers = torch.tensor(completions[row].turns, device=advantages.device)
-                advantages[row, : len(numbers)] = of_turn[numbers]
-        return advantages
+    def _advantages_of_turns(self, scored: Mapping[str, Tensor], of_group: OfTurns) -> Tensor:
+        """Return an advantage per completion of this process, (rows,), or per token if turns differ, (rows, tokens)."""
+        completions, n = processes.gather(list(self.scorer.scored)), self.settings.num_generations
+        starts = range(0, len(completions), n)
+        values = [turns for start in starts for turns in of_group(completions[start : start + n])]
+        first, advantages = processes.index() * len(self.scorer.scored), scored["advantages"]
+        own = values[first : first + len(self.scorer.scored)]
+        if all(len(turns) == 1 for turns in own):
+            return advantages.new_tensor([turns[0] for turns in own])
+        by_token = advantages.new_zeros(scored["completion_ids"].shape)
+        for row, (completion, turns) in enumerate(zip(self.scorer.scored, own, strict=True)):
+            every = turns if len(turns) > 1 else turns * (1 + len(completion.parents))
+            numbers = torch.tensor(completion.turns, device=by_token.device)
+            by_token[row, : len(numbers)] = by_token.new_tensor([0.0, *every])[numbers]
+        return by_token
 
     def _samples(self, scored: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return what is kept of each completion of this process: fields of `TrainingSample`."""
@@ -321,30 +331,3 @@ def _by_turn(advantages: Tensor, turns: Sequence[int]) -> tuple[float, ...]:
     if not advantages.dim():
         return (advantages.item(),)
     return tuple(advantages[turns.index(turn)].item() for turn in sorted({*turns} - {0}))
-
-
-def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
-    """Credit of each completion: mean of (best - best without it) over the sets of k completions that contain it.
-
-    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards; k = 1 returns
-    the rewards. Only completions that are the best of some set get credit, so rare good ones weigh heavily.
-    """
-    if k == 1:
-        return list(rewards)
-    n = len(rewards)
-    ascending = sorted(range(n), key=lambda index: rewards[index])
-    credit = [0.0] * n
-    for rank, index in enumerate(ascending):
-        second_best = ((rewards[ascending[below]], comb(below, k - 2)) for below in range(rank))
-        credit[index] = sum((rewards[index] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
-    return credit
-
-
-def best_of_k_advantages(rewards: Tensor, k: int, scale: str) -> Tensor:
-    """(groups, completions) of rewards -> advantages for the best of k, same shape, scaled as TRL scales its own."""
-    credit = torch.tensor([best_of_k_credit(group, k) for group in rewards.tolist()])
-    advantages = credit - credit.mean(1, keepdim=True)
-    if scale == "none":
-        return advantages
-    deviation = credit.std() if scale == "batch" else credit.std(1, keepdim=True)
-    return advantages / (deviation + 1e-4)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, PositiveInt, Share, Strict
-from arc_refinery.config.grpo import Credit, PolicyGradient
+from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
 from arc_refinery.config.training import Methods, Run
@@ -74,12 +74,6 @@ class Grpo(PolicyGradient):
         description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, an answer reads "
         "only the one before, and of three answers or more only the last one carries loss.",
     )
-    credit: Credit = Field(
-        "episode",
-        description="For `on-policy`: what the reward, that of the last answer, is compared with. `episode`: the mean "
-        "of the group, for all turns; from turn 2 on `gain`: the reward of the answer that it refines; `others`: the "
-        "mean of the group's other episodes that have this turn.",
-    )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
         (AttemptTerm(reward="solved"),),
         min_length=1,
@@ -98,8 +92,8 @@ class Grpo(PolicyGradient):
         return self.rollout == "prepared"
 
     @property
-    def turn_credit(self) -> Credit:
-        return self.credit
+    def grades_turns(self) -> bool:
+        return not self.answers_once
 
     @property
     def trains_with_unsloth(self) -> bool:
@@ -135,22 +129,6 @@ class Grpo(PolicyGradient):
                 f"n_processes = {n}: n_heldout = {self.n_heldout} must be a multiple of prompts_per_step = "
                 f"{self.prompts_per_step}, so that all answer as many held-out prompts"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _turns_get_credit(self) -> "Grpo":
-        if self.credit == "episode":
-            return self
-        if self.answers_once:
-            raise ValueError(f"credit `{self.credit}` is for episodes of several turns: set rollout to `on-policy`")
-        if self.scale_rewards != "none":
-            raise ValueError(
-                f"credit `{self.credit}`: the deviation of final rewards says nothing of what a turn gains, and is "
-                "zero where all episodes end right; set scale_rewards to `none`"
-            )
-        for key, usual in (("pass_at_k", 1), ("unsloth", False)):
-            if getattr(self, key) != usual:
-                raise ValueError(f"credit `{self.credit}` is not supported with {key}; set it to {str(usual).lower()}")
         return self
 
     @model_validator(mode="after")

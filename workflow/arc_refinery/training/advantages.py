@@ -1,0 +1,111 @@
+"""Advantages by name: what each completion of a group, or each of its turns, is worth beside the others.
+
+An episode of several turns has one reward, that of its last answer, and ends with its first solved one. So what a turn
+could still earn depends on the answers before it: a wrong second answer should not be measured against episodes that
+the first answer had solved. From turn 2 on, `gain` and `others` compare the reward with a baseline that knows the turn,
+but not its answer. Such a baseline changes the variance of the policy gradient, not its mean (Williams 1992; Greensmith
+et al. 2004). Rewards that are normalised over the episodes that have a turn, and then summed over turns, do change the
+mean: the policy decides who has a second turn.
+"""
+
+import math
+from collections.abc import Sequence
+from math import comb
+from numbers import Real
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from arc_refinery.config import PolicyGradient
+from arc_refinery.config.grpo import GAIN
+from arc_refinery.config.own_code import OwnCode
+from arc_refinery.config.own_functions import OwnFunction
+from arc_refinery.training.step_metrics import ScoredCompletion
+
+MAX_ADVANTAGE = 1e6  # from a function of the user
+
+Group = Sequence[ScoredCompletion]
+
+
+def of_completions(rewards: Tensor, settings: PolicyGradient) -> Tensor:
+    """Return `leave-one-out` or `best-of-...`: (groups, completions) of rewards -> same shape, scaled as by TRL."""
+    n = rewards.shape[1]
+    if settings.best_of is None:
+        credit = rewards * (n / (n - 1))
+    else:
+        credit = torch.tensor([best_of_k_credit(group, settings.best_of) for group in rewards.tolist()])
+    advantages = credit - credit.mean(1, keepdim=True)
+    if settings.scale_rewards == "none":
+        return advantages
+    deviation = credit.std() if settings.scale_rewards == "batch" else credit.std(1, keepdim=True)
+    return advantages / (deviation + 1e-4)
+
+
+def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
+    """Credit of each completion: mean of (best - best without it) over the sets of k completions that contain it.
+
+    The leave-one-out estimator of Walder and Karkhanis 2025 (arXiv 2505.15201), for any real rewards. Only completions
+    that are the best of some set get credit, so rare good ones weigh heavily.
+    """
+    n = len(rewards)
+    ascending = sorted(range(n), key=lambda index: rewards[index])
+    credit = [0.0] * n
+    for rank, index in enumerate(ascending):
+        second_best = ((rewards[ascending[below]], comb(below, k - 2)) for below in range(rank))
+        credit[index] = sum((rewards[index] - reward) * sets for reward, sets in second_best) / comb(n - 1, k - 1)
+    return credit
+
+
+def of_turns(group: Group, name: str) -> list[list[float]]:
+    """Return `gain` or `others` of each turn of each episode of a group.
+
+    The first turn is compared with the mean of the group, itself included, as in GRPO, which shortens the gradient by
+    1 - 1 / n; so does every other turn here. A turn that no other episode has is compared with all others.
+    """
+    n, mean = len(group), fmean(episode.reward for episode in group)
+    advantages = [[episode.reward - mean] for episode in group]
+    for index, episode in enumerate(group):
+        others = [other for number, other in enumerate(group) if number != index]
+        for turn, parent in enumerate(episode.parents):
+            there = [other for other in others if len(other.parents) > turn]
+            baseline = parent if name == GAIN else fmean(other.reward for other in there or others)
+            advantages[index].append((episode.reward - baseline) * (1 - 1 / n))
+    return advantages
+
+
+class OwnAdvantage:
+    """A function of the user: a group -> for each completion a number, or a list of one for each of its turns."""
+
+    def __init__(self, code: OwnCode) -> None:
+        """Import the file; raises `InputError`."""
+        self._function = OwnFunction(code)
+
+    def __call__(self, group: Group) -> list[list[float]]:
+        """Return what the function says, one number for all turns or one for each."""
+        about = f"the prompt {group[0].name}"
+        values = self._function(list(group), about)
+        numbers = [list(value) if isinstance(value, list | tuple) else [value] for value in _listed(values)]
+        if len(numbers) != len(group):
+            fault = f"returned {values!r:.80}; expected a list of {len(group)}, one for each completion"
+            raise self._function.error(about, fault)
+        for completion, own in zip(group, numbers, strict=True):
+            if len(own) not in (1, 1 + len(completion.parents)):
+                n_turns = 1 + len(completion.parents)
+                fault = f"returned {own!r:.80} for a completion of {n_turns} turns; expected {n_turns} numbers, or one"
+                raise self._function.error(about, fault)
+        return [[self._number(value, about) for value in own] for own in numbers]
+
+    def _number(self, value: object, about: str) -> float:
+        try:
+            number = float(value) if isinstance(value, Real) else math.nan
+        except OverflowError:
+            number = math.inf
+        if not abs(number) <= MAX_ADVANTAGE:
+            fault = f"returned {value!r:.80}; expected numbers of at most {MAX_ADVANTAGE:g} in size"
+            raise self._function.error(about, fault)
+        return number
+
+
+def _listed(values: object) -> list[object]:
+    return list(values) if isinstance(values, list | tuple) else []
