@@ -197,6 +197,7 @@ READ_IN_TRAINING = {
     "n_heldout": "training/callbacks.py",
     "n_jobs": "refining/commands/training.py",
     "n_turns": "refining/environment.py",
+    "refill": "refining/environment.py",
     "rewards": "refining/environment.py",
     "rollout": "refining/environment.py",
     "sampler_gpus": "sampling/library_arguments.py",

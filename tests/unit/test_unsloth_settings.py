@@ -36,6 +36,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"loss_type": "cispo"}, "its own default epsilon_high for the loss cispo"),
     ({"loss_type": "dr_grpo", "scale_rewards": "group"}, "set scale_rewards to"),
     ({"drop_zero_variance": True, "mask_truncated_completions": False}, "only with mask_truncated_completions"),
+    ({"advantage": "mine.py:own", "scale_rewards": "none"}, "not supported with unsloth"),
+    ({"refill": 1}, "refill is not supported yet"),
 ]
 
 

@@ -4,6 +4,7 @@ import json
 import signal
 import sqlite3
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -83,21 +84,35 @@ def check_second_turns(group: list[TrainingSample]) -> None:
         assert sample.advantages[1] == pytest.approx(3 / 4 * (sample.reward - fmean(others)), abs=1e-6)
 
 
+def check_refilled(
+    steps: Sequence[Mapping[str, float]], samples: Mapping[tuple[int, int], list[TrainingSample]]
+) -> None:
+    """What is learned from has other rewards, but for the groups that are counted."""
+    for entry in steps:
+        kept = samples[0, int(entry["step"])]
+        groups = [kept[start : start + 4] for start in range(0, len(kept), 4)]
+        assert all(len({sample.name for sample in group}) == 1 for group in groups)
+        n_equal = sum(len({sample.reward for sample in group}) == 1 for group in groups)
+        assert (n_equal, n_equal / len(groups)) == (entry["refill/equal_groups"], entry["share/zero_variance"])
+    assert max(entry["refill/prompts"] for entry in steps) > 0
+
+
 @pytest.mark.parametrize(
     ("flags", "prompts"),
     [
         (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
+        (f"--lora-path {SFT} --refill 2", "training/prompts.parquet"),
         (
             "--rollout on-policy --include-errors --beta 0.02 --n-heldout 3 --advantage others --scale-rewards none",
             "turn1/prompts.parquet",
         ),
         (
-            "--rollout on-policy --include-errors --steps-per-generation 2 --scale-rewards none "
+            "--rollout on-policy --include-errors --steps-per-generation 2 --scale-rewards none --refill 1 "
             "--advantage examples/advantages.py:above_the_mean",
             "turn1/prompts.parquet",
         ),
     ],
-    ids=["after sft", "on-policy", "two steps at once"],
+    ids=["after sft", "refilled", "on-policy", "two steps at once"],
 )
 def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     finished: Checkout, tmp_path: Path, flags: str, prompts: str
@@ -139,6 +154,8 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         assert turns == {(True,), (True, False, True)}
     else:
         assert turns == {(True,)}
+    if "--refill" in flags:
+        check_refilled(log[dict][::n_steps], samples)
     for group in (kept[start : start + 4] for kept in samples.values() for start in range(0, len(kept), 4)):
         mean = fmean(sample.reward for sample in group)
         if "--advantage others" in flags:

@@ -9,6 +9,7 @@ from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.refining.config import Grpo, History
 from arc_refinery.refining.domain import Domain
+from arc_refinery.refining.refill import Refill, Rollout, answer_once
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 from arc_refinery.refining.scoring import Scorer
 from arc_refinery.sampling.library_arguments import refining_rollouts
@@ -61,7 +62,7 @@ class RefineEnvironment:
         ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
         begin_answers(tokenizer, self.prompts[0].prefix)  # all share a template
         scorer = Scorer(self.training, self.reward, self.domain, self.executors, ends, self.prompts)
-        rollout = None
+        rollout: Rollout | None = None
         if self.training.rollout == "on-policy":
             rollout = OnPolicyTurns(
                 domain=self.domain,
@@ -73,5 +74,14 @@ class RefineEnvironment:
                 history=self.history,
                 max_tokens=self.lengths.longest_prompt,
                 mask_truncated=self.training.mask_truncated_completions,
+            )
+        if self.training.refill:
+            rollout = Refill(
+                rollout=rollout or answer_once,
+                scorer=scorer,
+                rows=self.data.train,
+                n_rounds=self.training.refill,
+                group=self.training.num_generations,
+                seed=self.seed,
             )
         return Trainer(self.training, scorer, rollout_func=rollout, **arguments)

@@ -1,6 +1,6 @@
 """Rewards of completions during GRPO, and the metrics of each step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
@@ -50,17 +50,18 @@ class Scorer:
         prompt_index: Sequence[int],
         log_metric: Callable[[str, float], None],
         episode: Sequence[OnPolicyEpisode] | None = None,
+        attempt: Sequence[ScoredAttempt] | None = None,
         **_: Any,
     ) -> list[float]:
-        """TRL passes the dataset's column `prompt_index`, repeated for each completion."""
+        """TRL passes the dataset's column `prompt_index`, repeated for each completion.
+
+        `attempt`: what `attempts` has returned, if it was called before.
+        """
         prompts = [self.prompts[index] for index in prompt_index]
-        if episode is None:
-            texts = [completion[0]["content"] for completion in completions]
-            attempts = self._graded_answers(prompts, texts, completion_ids)
-        else:
-            attempts = [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
+        texts = [completion[0]["content"] for completion in completions]
+        attempts = attempt or self.attempts(prompt_index, texts, completion_ids, episode)
         self.terms = values = self.reward.values(attempts)
-        rewards = [reduce(add, summands) for summands in self.reward.weighted(values)]
+        rewards = self.rewards(values)
         sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
         turns_of = [None] * len(prompts) if episode is None else episode
         self.scored = [
@@ -89,6 +90,23 @@ class Scorer:
         for name, value in metrics.items():
             log_metric(name, value)
         return rewards
+
+    def attempts(
+        self,
+        prompt_index: Sequence[int],
+        texts: Sequence[str],
+        completion_ids: Sequence[list[int]],
+        episode: Sequence[OnPolicyEpisode] | None,
+    ) -> list[ScoredAttempt]:
+        """Return the completions as the terms of the reward read them: executed, unless that was done turn by turn."""
+        prompts = [self.prompts[index] for index in prompt_index]
+        if episode is None:
+            return self._graded_answers(prompts, texts, completion_ids)
+        return [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
+
+    def rewards(self, values: Mapping[str, Sequence[float]]) -> list[float]:
+        """Return the rewards from the values of their terms."""
+        return [reduce(add, summands) for summands in self.reward.weighted(values)]
 
     def _graded_answers(
         self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]

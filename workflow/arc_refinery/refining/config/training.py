@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, PositiveInt, Share, Strict
+from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, NonNegativeInt, PositiveInt, Share, Strict
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
@@ -79,6 +79,11 @@ class Grpo(PolicyGradient):
         min_length=1,
         description="Terms whose weighted sum is the reward: each a name, or a section.",
     )
+    refill: NonNegativeInt = Field(
+        0,
+        description="Draw other prompts, at most so many times in a step, in the place of those whose completions all "
+        "earn the same (dynamic sampling, DAPO, Yu et al. 2025). Pays where sampling is fast.",
+    )
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
     n_processes: Annotated[PositiveInt, TUNING] = Field(
         1,
@@ -115,6 +120,8 @@ class Grpo(PolicyGradient):
                 f"n_processes = {n}: sampler `vllm-server` is not supported yet; set sampler to `vllm-colocate`, where "
                 "each process has its own, or to `transformers`"
             )
+        if self.refill:
+            raise ValueError(f"n_processes = {n}: refill is not supported yet; set it to 0")
         if self.rollout == "on-policy":
             raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
         if self.steps_per_generation > 1:
@@ -143,6 +150,8 @@ class Grpo(PolicyGradient):
                 "unsloth: its vLLM shares the trainer's weights and sleeps in another way, which is not supported yet; "
                 "set sleep_mode to false"
             )
+        if self.refill:
+            raise ValueError("unsloth: refill is not supported yet; set it to 0")
         if self.steps_per_generation > 1:
             raise ValueError("unsloth: steps_per_generation above 1 is not supported yet; set it to 1")
         if self.loss_type == "bnpo":
