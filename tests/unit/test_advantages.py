@@ -22,7 +22,9 @@ N_EPISODES, GROUP = 100_000, 4
 def group_of(rewards: Sequence[float], parents: Sequence[Sequence[float]] = ()) -> list[ScoredCompletion]:
     refined = parents or [()] * len(rewards)
     return [
-        ScoredCompletion([7], False, float(reward), "ok", reward == 1.0, "sums/7", (), tuple(earlier))
+        ScoredCompletion(
+            [7], False, float(reward), "ok", reward == 1.0, "sums/7", range(1, 2 + len(earlier)), tuple(earlier)
+        )
         for reward, earlier in zip(rewards, refined, strict=True)
     ]
 
@@ -91,6 +93,46 @@ def test_rewards_normalised_turn_by_turn_have_another_mean(of_second: float):
     mean, error = gradients(of_second, advantages)
     assert abs(mean[0] - exact(of_second)[0]) > 10 * error[0]
     assert of_second == 1.0 or mean[0] * exact(of_second)[0] < 0, "even the wrong sign"
+
+
+def test_groups_that_branch_have_the_exact_gradient_as_their_mean():
+    uniform = np.random.default_rng(0).random((2, N_EPISODES // GROUP, GROUP))
+    first = np.repeat(uniform[0, :, ::2] < P, 2, axis=1)  # two episodes begin with the same answer
+    second = uniform[1] < Q
+    gradient = np.zeros((2, len(first)))
+    for index, (is_first, is_second) in enumerate(zip(first, second, strict=True)):
+        parents = [[] if answer else [0.0] for answer in is_first]
+        group = group_of([float(answer) for answer in is_first | is_second], parents)
+        for own, answer, refined in zip(of_turns(group, "siblings", 2), is_first, is_second, strict=True):
+            gradient[0, index] += own[0] * (answer - P)
+            gradient[1, index] += 0.0 if answer else own[1] * (refined - Q)
+    gradient /= GROUP - 1  # of GROUP episodes, each times 1 - 1 / GROUP
+    mean, error = gradient.mean(1), gradient.std(1) / len(first) ** 0.5
+    assert (np.abs(mean - exact(1.0)) < 4 * error).all()
+    assert (error < 0.01).all()
+
+
+def test_advantages_of_branches_by_hand():
+    # two first answers, each refined twice: one earns 1 and 0, the other 0.5 and 0.5
+    group = group_of([1.0, 0.0, 0.5, 0.5], [[0.0], [0.0], [0.25], [0.25]])
+    assert of_turns(group, "siblings", 2) == [[0.0, 0.75], [0.0, -0.75], [0.0, 0.0], [0.0, 0.0]]
+    solved = group_of([1.0, 1.0, 0.5, 0.0], [[], [], [0.25], [0.25]])
+    assert of_turns(solved, "siblings", 2) == [[0.5625], [0.5625], [-0.5625, 0.375], [-0.5625, -0.375]]
+
+
+def test_what_turns_earn_counts_from_there_on():
+    # a turn with a faulty call costs 1, a right answer earns 4
+    def episode(*earned: float) -> ScoredCompletion:
+        turns = range(1, 1 + len(earned))
+        return ScoredCompletion([7], False, sum(earned), "", True, "sums/7", turns, earned=earned)
+
+    group = [episode(4.0), episode(-1.0, 4.0), episode(-1.0, 0.0), episode(0.0, -1.0, 4.0)]
+    assert of_turns(group, "others") == [
+        [1.75],
+        [0.75, (4 - 1.5) * 3 / 4],
+        [-3.25, (0 - 3.5) * 3 / 4],
+        [0.75, (3 - 2) * 3 / 4, (4 - 2) * 3 / 4],  # nobody else has a third turn: they earn 4, 3 and -1
+    ]
 
 
 def test_advantages_of_turns_by_hand():

@@ -192,6 +192,7 @@ MODEL = ModelConfig(path="model", window=1024)
 # Keys of a training that no library is given, and the modules that read them
 READ_IN_TRAINING = {
     "advantage": "training/trainer.py",
+    "branches": "refining/environment.py",
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
     "n_heldout": "training/callbacks.py",

@@ -142,7 +142,35 @@ def test_tests_that_pass_and_tokens_are_shares():
     assert value("correct", episode("", is_correct=False)) == 0.0
 
 
+def test_faulty_calls_are_counted_in_the_turn_that_made_them():
+    three = episode(
+        *("two calls", "4", "Error", "a call", "Error", "#### 7"),
+        messages=tuple(
+            EpisodeMessage(role, "text") for role in ("assistant", "tool", "tool", "assistant", "tool", "assistant")
+        ),
+        calls=(Call("calculator", ""), Call("", "malformed"), Call("calculator", "failed")),
+    )
+    reward = Reward([EpisodeTerm(reward="correct"), EpisodeTerm(reward="faulty_calls", weight=-0.25)])
+    without_room = episode("a call", messages=(EpisodeMessage("assistant", "a call"),), is_correct=False)
+    cut = replace(without_room, calls=(Call("calculator", "failed"),), ending="tokens")
+    values = reward.values([three, cut])
+    assert values == {"correct": [1.0, 0.0], "faulty_calls": [2.0, 1.0]}
+    assert reward.earned(values, [3, 1]) == [[-0.25, -0.25, 1.0], [-0.25]]
+    assert Reward([EpisodeTerm(reward="correct")]).earned({"correct": [1.0]}, [3]) == [[]], "the last turn earns it all"
+
+
 # functions of the user
+
+
+def test_a_function_may_give_a_number_for_each_turn(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text("def score(episode):\n    return [0.5, 2]\n")
+    reward = Reward([EpisodeTerm(reward=f"{path}:score", weight=2.0)])
+    values = reward.values([episode("a call", "14", "#### 7")])
+    assert values == {"score": [2.5]}
+    assert reward.earned(values, [2]) == [[1.0, 4.0]]
+    with pytest.raises(InputError, match=r"returned \[0.5, 2\]; .* or a list of 1, one for each turn"):
+        reward.values([episode("#### 7")])
 
 
 @pytest.mark.parametrize(

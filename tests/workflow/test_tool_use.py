@@ -6,6 +6,7 @@ import shutil
 from collections import Counter
 from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from checkout import SMALL, TOOLS, Checkout, is_whole
 
 from arc_refinery import records
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.training.samples import TrainingSample
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
@@ -98,6 +100,26 @@ def test_training_is_logged_step_by_step(finished_tools: Checkout):
     assert all({"share/calling", "share/answered", "calls", "kl"} <= set(entry) for entry in steps)
     checks = [entry["heldout"] for entry in map(json.loads, lines) if "heldout" in entry]
     assert [check["step"] for check in checks] == [0, 1, 2, 3]
+
+
+def test_turns_are_compared_with_the_same_turn_of_others(finished_tools: Checkout):
+    path = finished_tools.folder / RESULTS / "adapters/trained/samples.parquet"
+    samples = list(records.read(path, TrainingSample))
+    n_compared = 0
+    for start in range(0, len(samples), 4):
+        group = samples[start : start + 4]
+        mean = fmean(sample.reward for sample in group)
+        assert [sample.advantages[0] for sample in group] == pytest.approx([one.reward - mean for one in group])
+        if any(value.value for sample in group for value in sample.terms if value.term == "faulty_calls"):
+            continue  # which turns they were in is not kept
+        for sample in group:
+            others = [other for other in group if other is not sample]
+            for turn, advantage in enumerate(sample.advantages[1:], 1):
+                there = [other for other in others if len(other.advantages) > turn] or others
+                expected = 3 / 4 * (sample.reward - fmean(other.reward for other in there))
+                assert advantage == pytest.approx(expected, abs=1e-6)
+                n_compared += 1
+    assert n_compared > 0
 
 
 def test_a_run_leaves_git_status_clean(finished_tools: Checkout):

@@ -21,7 +21,7 @@ from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
 # Advantages (training/advantages.py): of a completion, and of the turns of an episode
 GROUP, LEAVE_ONE_OUT, BEST_OF = "group", "leave-one-out", "best-of-"
-GAIN, OTHERS = OF_TURNS = "gain", "others"
+GAIN, OTHERS, SIBLINGS = OF_TURNS = "gain", "others", "siblings"
 ADVANTAGE = "def advantage(group):"  # first line of a function of the user
 
 
@@ -34,8 +34,9 @@ class PolicyGradient(Optimizer):
         "(GRPO, Shao et al. 2024); `leave-one-out`: that of the group's other completions (RLOO, Ahmadian et al. "
         "2024); `best-of-4`, or another number: counts what it adds to the best of so many, which leaves room for "
         "diversity (Walder and Karkhanis 2025); for on-policy turns, from turn 2 on, `gain`: the reward of the answer "
-        "that it refines, `others`: the mean of the group's other episodes that have this turn; or `file.py:name`, a "
-        "function of your own.",
+        "that it refines, `others`: the mean of the group's other episodes that have this turn (also for tool use), "
+        "`siblings`: that of the episodes with the same first answer (`branches`); or `file.py:name`, a function of "
+        "your own.",
     )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
@@ -140,9 +141,14 @@ class PolicyGradient(Optimizer):
         return False
 
     @property
-    def grades_turns(self) -> bool:
-        """Whether episodes have turns, each of which is graded."""
-        return False
+    def turn_advantages(self) -> tuple[str, ...]:
+        """Advantages of turns that episodes have what it takes for."""
+        return (OTHERS,)
+
+    @property
+    def n_branches(self) -> int:
+        """Consecutive episodes of a group that have the same first answer."""
+        return 1
 
     @property
     def own_advantage(self) -> OwnCode | None:
@@ -227,7 +233,7 @@ class PolicyGradient(Optimizer):
         if self.own_advantage is None and name not in OF_TURNS:
             names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", *OF_TURNS])
             raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
-        if name in OF_TURNS and not self.grades_turns:
+        if name in OF_TURNS and name not in self.turn_advantages:
             raise ValueError(f"advantage `{name}` is for refining in several turns: set rollout to `on-policy`")
         if self.scale_rewards != "none":
             raise ValueError(f"advantage `{name}` is not divided by a deviation: set scale_rewards to `none`")

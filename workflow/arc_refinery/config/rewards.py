@@ -5,8 +5,9 @@
 Each kind has a table of built-in functions. A term's name is that of its function, and so is its description.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -15,6 +16,18 @@ from arc_refinery.config.own_code import Entry, OwnCode
 
 Functions = Mapping[str, Callable[[Any], float]]
 Term = TypeVar("Term", bound="RewardTerm")
+
+
+class ByTurn(float):
+    """A term's value of an episode: the sum of what it gives for each turn of the model."""
+
+    turns: tuple[float, ...]
+
+    def __new__(cls, turns: Iterable[float]) -> Self:
+        turns = tuple(turns)
+        value = super().__new__(cls, math.fsum(turns))
+        value.turns = turns
+        return value
 
 
 class RewardTerm(Entry):

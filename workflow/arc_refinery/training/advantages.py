@@ -2,8 +2,15 @@
 
 An episode of several turns has one reward, that of its last answer, and ends with its first solved one. So what a turn
 could still earn depends on the answers before it: a wrong second answer should not be measured against episodes that
-the first answer had solved. From turn 2 on, `gain` and `others` compare the reward with a baseline that knows the turn,
-but not its answer. Such a baseline changes the variance of the policy gradient, not its mean (Williams 1992; Greensmith
+the first answer had solved. From turn 2 on, the reward is compared with a baseline that knows the turn, but not its
+answer:
+
+    gain       the reward of the answer that the turn refines
+    others     the mean of the group's other episodes that have this turn; if none has, of all others
+    siblings   the mean of the other episodes that began with the same first answer; the first turn is worth the mean
+               of the episodes that began with it, compared with those that began with other answers
+
+Such a baseline changes the variance of the policy gradient, not its mean (Williams 1992; Greensmith
 et al. 2004). Rewards that are normalised over the episodes that have a turn, and then summed over turns, do change the
 mean: the policy decides who has a second turn.
 """
@@ -18,7 +25,7 @@ import torch
 from torch import Tensor
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.config.grpo import GAIN
+from arc_refinery.config.grpo import GAIN, SIBLINGS
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction
 from arc_refinery.training.step_metrics import ScoredCompletion
@@ -57,21 +64,39 @@ def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
     return credit
 
 
-def of_turns(group: Group, name: str) -> list[list[float]]:
-    """Return `gain` or `others` of each turn of each episode of a group.
+def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
+    """Return `gain`, `others` or `siblings` of each turn of each episode of a group.
 
-    The first turn is compared with the mean of the group, itself included, as in GRPO, which shortens the gradient by
-    1 - 1 / n; so does every other turn here. A turn that no other episode has is compared with all others.
+    GRPO compares a completion with the mean of its group, itself included, which shortens the gradient by 1 - 1 / n. So
+    is it here, for all turns.
     """
     n, mean = len(group), fmean(episode.reward for episode in group)
-    advantages = [[episode.reward - mean] for episode in group]
+    advantages: list[list[float]] = []
     for index, episode in enumerate(group):
+        first = index - index % branches
+        siblings = group[first : first + branches]
+        strangers = [*group[:first], *group[first + branches :]]  # with another first answer
         others = [other for number, other in enumerate(group) if number != index]
-        for turn, parent in enumerate(episode.parents):
-            there = [other for other in others if len(other.parents) > turn]
-            baseline = parent if name == GAIN else fmean(other.reward for other in there or others)
-            advantages[index].append((episode.reward - baseline) * (1 - 1 / n))
+        advantages.append([])
+        for turn in range(1, episode.n_turns + 1):
+            if turn == 1 and name != SIBLINGS:
+                advantages[-1].append(episode.reward - mean)
+                continue
+            if turn == 1:
+                worth, baseline = _mean(siblings), _mean(strangers)
+            elif name == SIBLINGS:
+                worth, baseline = episode.reward, _mean([one for one in siblings if one is not episode])
+            elif name == GAIN:
+                worth, baseline = episode.reward, episode.parents[turn - 2]
+            else:
+                there = [other.to_go(turn) for other in others if other.n_turns >= turn]
+                worth, baseline = episode.to_go(turn), fmean(there) if there else _mean(others)
+            advantages[-1].append((worth - baseline) * (1 - 1 / n))
     return advantages
+
+
+def _mean(episodes: Group) -> float:
+    return fmean(episode.reward for episode in episodes)
 
 
 class OwnAdvantage:
@@ -90,8 +115,7 @@ class OwnAdvantage:
             fault = f"returned {values!r:.80}; expected a list of {len(group)}, one for each completion"
             raise self._function.error(about, fault)
         for completion, own in zip(group, numbers, strict=True):
-            if len(own) not in (1, 1 + len(completion.parents)):
-                n_turns = 1 + len(completion.parents)
+            if len(own) not in (1, n_turns := completion.n_turns):
                 fault = f"returned {own!r:.80} for a completion of {n_turns} turns; expected {n_turns} numbers, or one"
                 raise self._function.error(about, fault)
         return [[self._number(value, about) for value in own] for own in numbers]

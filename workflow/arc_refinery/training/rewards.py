@@ -9,6 +9,7 @@ from typing import Any
 from arc_refinery.config import RewardTerm
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction
+from arc_refinery.config.rewards import ByTurn
 from arc_refinery.files import content_hash
 from arc_refinery.training.step_metrics import REWARD_TERM
 
@@ -39,6 +40,17 @@ class Reward:
         rows = zip(*(values[term.name] for term in self.terms), strict=True)
         return [[term.weight * value for term, value in zip(self.terms, row, strict=True)] for row in rows]
 
+    def earned(self, values: Mapping[str, Sequence[float]], n_turns: Sequence[int]) -> list[list[float]]:
+        """Return what each turn of each completion earns; empty if no term says, so that the last one earns it all."""
+        if not any(isinstance(value, ByTurn) for term_values in values.values() for value in term_values):
+            return [[] for _ in n_turns]
+        earned = [[0.0] * n for n in n_turns]
+        for term in self.terms:
+            for turns, value in zip(earned, values[term.name], strict=True):
+                parts = value.turns if isinstance(value, ByTurn) else [*[0.0] * (len(turns) - 1), value]
+                turns[:] = [before + term.weight * part for before, part in zip(turns, parts, strict=True)]
+        return earned
+
     def metrics(self, values: Mapping[str, Sequence[float]]) -> dict[str, float]:
         return {f"{REWARD_TERM}{name}": fmean(term_values) for name, term_values in values.items()}
 
@@ -47,14 +59,22 @@ def _own_score(code: OwnCode) -> Callable[[Any], float]:
     function = OwnFunction(code)
 
     def score(completion: Any) -> float:
-        value = function(completion, completion.about)
-        try:
-            number = float(value) if isinstance(value, Real) else math.nan
-        except OverflowError:
-            number = math.inf
-        if not abs(number) <= MAX_REWARD:
-            fault = f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size"
+        value, n_turns = function(completion, completion.about), getattr(completion, "n_turns", None)
+        by_turn = isinstance(value, list | tuple) and len(value) == n_turns
+        numbers = [_number(one) for one in (value if by_turn else [value])]
+        if not all(abs(number) <= MAX_REWARD for number in numbers):
+            is_list = n_turns and isinstance(value, list | tuple)
+            turns = f", or a list of {n_turns}, one for each turn" if is_list else ""
+            fault = f"returned {value!r:.80}; expected a number of at most {MAX_REWARD:g} in size{turns}"
             raise function.error(completion.about, fault)
-        return number
+        return ByTurn(numbers) if by_turn else numbers[0]
 
     return score
+
+
+def _number(value: object) -> float:
+    """Return the number that a user's function returned; not a number if it is none."""
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return math.inf

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 from statistics import fmean
 
 NGRAM = 4  # tokens
@@ -20,6 +21,15 @@ class ScoredCompletion:
     name: str = ""  # id of the prompt or question
     turns: Sequence[int] = ()  # number of the turn of each token, 0 between two of them; empty: one turn
     parents: Sequence[float] = ()  # rewards of the answers that turns 2, 3, ... refine
+    earned: Sequence[float] = ()  # what each turn earns, in sum the reward; empty: the last one earns it all
+
+    @property
+    def n_turns(self) -> int:
+        return max(self.turns, default=1)
+
+    def to_go(self, turn: int) -> float:
+        """Return what is earned from a turn on; turns are numbered from 1."""
+        return fsum(self.earned[turn - 1 :]) if self.earned else self.reward
 
 
 def unique_token_ratio(ids: Sequence[int]) -> float:

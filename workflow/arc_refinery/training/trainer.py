@@ -104,7 +104,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         if settings.own_advantage:
             self._of_turns = OwnAdvantage(settings.own_advantage)
         elif settings.advantage in OF_TURNS:
-            self._of_turns = partial(of_turns, name=settings.advantage)
+            self._of_turns = partial(of_turns, name=settings.advantage, branches=settings.n_branches)
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
         if self.use_vllm:
             weights = adapter_alone if settings.opens_vllm else merged_weights
@@ -259,7 +259,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             return advantages.new_tensor([turns[0] for turns in own])
         by_token = advantages.new_zeros(scored["completion_ids"].shape)
         for row, (completion, turns) in enumerate(zip(self.scorer.scored, own, strict=True)):
-            every = turns if len(turns) > 1 else turns * (1 + len(completion.parents))
+            every = turns if len(turns) > 1 else turns * completion.n_turns
             numbers = torch.tensor(completion.turns, device=by_token.device)
             by_token[row, : len(numbers)] = by_token.new_tensor([0.0, *every])[numbers]
         return by_token

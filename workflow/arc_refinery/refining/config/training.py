@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, NonNegativeInt, PositiveInt, Share, Strict
-from arc_refinery.config.grpo import PolicyGradient
+from arc_refinery.config.grpo import OF_TURNS, SIBLINGS, PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
 from arc_refinery.config.training import Methods, Run
@@ -74,6 +74,11 @@ class Grpo(PolicyGradient):
         description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, an answer reads "
         "only the one before, and of three answers or more only the last one carries loss.",
     )
+    branches: PositiveInt = Field(
+        1,
+        description="For `on-policy` with `advantage: siblings`: episodes that go on from the same first answer. Of 16 "
+        "`num_generations` and 4 branches, each of four first answers is refined four times.",
+    )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
         (AttemptTerm(reward="solved"),),
         min_length=1,
@@ -97,8 +102,12 @@ class Grpo(PolicyGradient):
         return self.rollout == "prepared"
 
     @property
-    def grades_turns(self) -> bool:
-        return not self.answers_once
+    def turn_advantages(self) -> tuple[str, ...]:
+        return () if self.answers_once else OF_TURNS
+
+    @property
+    def n_branches(self) -> int:
+        return self.branches
 
     @property
     def trains_with_unsloth(self) -> bool:
@@ -136,6 +145,17 @@ class Grpo(PolicyGradient):
                 f"n_processes = {n}: n_heldout = {self.n_heldout} must be a multiple of prompts_per_step = "
                 f"{self.prompts_per_step}, so that all answer as many held-out prompts"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _episodes_branch(self) -> "Grpo":
+        n, group = self.branches, self.num_generations
+        if (self.advantage == SIBLINGS) != (n > 1):
+            raise ValueError(
+                f"branches = {n} with advantage `{self.advantage}`: `siblings` goes with 2 branches or more"
+            )
+        if n > 1 and (group % n or n == group):
+            raise ValueError(f"branches = {n}: expected a divisor of num_generations = {group} that is smaller")
         return self
 
     @model_validator(mode="after")

@@ -1,12 +1,13 @@
 """The section `training.grpo` of tool use: GRPO, and the terms of its reward."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, Field
 
 from arc_refinery.config.grpo import PolicyGradient
-from arc_refinery.config.rewards import RewardTerm, described, distinct
+from arc_refinery.config.rewards import ByTurn, RewardTerm, described, distinct
+from arc_refinery.records.tool_use import Call
 
 
 class Episode(Protocol):
@@ -17,6 +18,7 @@ class Episode(Protocol):
     is_well_formed: bool
     n_tokens: int
     max_tokens: int
+    calls_by_turn: Sequence[Sequence[Call]]
 
 
 Score = Callable[[Any], float]
@@ -50,6 +52,12 @@ def format_(episode: Episode) -> float:
 def length(episode: Episode) -> float:
     """tokens that the model wrote / `max_episode_tokens` (a penalty if its weight is negative)"""
     return episode.n_tokens / episode.max_tokens
+
+
+@built_in
+def faulty_calls(episode: Episode) -> float:
+    """calls with a fault, for `advantage: others` in the turn that made them (a penalty if its weight is negative)"""
+    return ByTurn(sum(call.fault != "" for call in calls) for calls in episode.calls_by_turn)
 
 
 class EpisodeTerm(RewardTerm):

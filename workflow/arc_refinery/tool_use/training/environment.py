@@ -136,6 +136,7 @@ class Rewards:
         ]
         self.terms = values = self.reward.values(finished)
         rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
+        earned = self.reward.earned(values, [ended.n_turns for ended in finished])
         self.scored = [
             ScoredCompletion(
                 _sampled(episode),
@@ -145,8 +146,11 @@ class Rewards:
                 ended.is_correct,
                 question.question_id,
                 _turns(episode.mask),
+                earned=of_turns,
             )
-            for question, episode, reward, ended in zip(questions, episodes, rewards, finished, strict=True)
+            for question, episode, reward, ended, of_turns in zip(
+                questions, episodes, rewards, finished, earned, strict=True
+            )
         ]
         metrics = step_metrics(self.scored, self.num_generations) | _metrics(episodes)
         if self.reward.terms != CORRECT:

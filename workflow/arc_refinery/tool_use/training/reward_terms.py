@@ -37,6 +37,24 @@ class ScoredEpisode:
         return f"the question {self.question.question_id}"
 
     @property
+    def n_turns(self) -> int:
+        """Turns that the model wrote."""
+        return sum(message.role == "assistant" for message in self.messages)
+
+    @property
+    def calls_by_turn(self) -> list[list[Call]]:
+        """The calls of each turn of the model; those whose results had no room were the last turn's."""
+        turns: list[list[Call]] = []
+        calls = iter(self.calls)
+        for message in self.messages:
+            if message.role == "assistant":
+                turns.append([])
+            elif message.role == "tool":
+                turns[-1].append(next(calls))
+        turns[-1] += calls
+        return turns
+
+    @property
     def final_text(self) -> str:
         """The last turn without its thinking; empty unless the episode ended with an answer."""
         if self.ending != "answer":
