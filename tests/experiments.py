@@ -44,6 +44,15 @@ REFINING: dict[str, Changes] = {
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "vLLM's server": {"training.grpo.sampler": "vllm-server", "resources": {"train": {"gpus": 2}}},
     "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
+    "branches": {
+        "training.prompts": "first-turn",
+        "training.sft": None,
+        "training.grpo.rollout": "on-policy",
+        "training.grpo.scale_rewards": "none",
+        "training.grpo.advantage": "siblings",
+        "training.grpo.num_generations": 8,
+        "training.grpo.branches": 2,
+    },
     "a probe": {"training.select": {"probe": 4, "min_pass_rate": 0.1, "max_pass_rate": 0.9, "min_mixed": 0.3}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},
@@ -65,6 +74,7 @@ TOOL_USE: dict[str, Changes] = {
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "more steps": {"training.grpo.save_steps": 6},
     "a user": {"user": "check-again"},
+    "advantages of completions": {"training.grpo.advantage": "group"},
 }
 
 

@@ -48,6 +48,7 @@ from arc_refinery.tool_use.config import ToolGrpo, ToolUse
 VALUES: dict[str, list[Any]] = {
     "advantage": ["leave-one-out", "best-of-2"],
     "adapter": ["sft", "none"],
+    "branches": [4],
     "arms": [["refine-base", "independent"]],
     "colors": [[f"colour-{n}" for n in range(10)]],
     "compare": [["small", "other"]],
