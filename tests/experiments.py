@@ -69,6 +69,7 @@ TOOL_USE: dict[str, Changes] = {
     "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "form": "gsm8k"}},
     "search": {"tools.1": {"tool": "search", "corpus": "generator"}},
     "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
+    "own tool in the job's process": {"tools.1": {"tool": "tests/handmade.py:tool", "where": "process"}},
     "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},
     "python": {"tools.1": {"tool": "python"}, "data.train.1.tools": [{"tool": "calculator"}]},
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},

@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -11,15 +12,16 @@ import torch
 from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
-from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
+from arc_refinery.config import Guard, Lora, ModelConfig, Sandbox
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.calls.tool import Fault
-from arc_refinery.tool_use.config import Generation
+from arc_refinery.tool_use.calls.tool import Fault, ToolDown
+from arc_refinery.tool_use.config import Generation, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName, ToolSft
 from arc_refinery.tool_use.episodes.users import NOT_RIGHT, Users
 from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row
+from arc_refinery.tool_use.tools.built_in_tools import Calculator
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import conversation
 from arc_refinery.tool_use.training.environment import ToolEnvironment, ToolTrainer
@@ -56,7 +58,7 @@ def test_sft_gets_labels_on_what_the_model_is_to_write(thinking: bool, executor:
 
 # GRPO as TRL does it
 
-TRAINING = PolicyGradient(
+TRAINING = ToolGrpo(
     learning_rate=1e-3,
     max_grad_norm=1.0,
     num_generations=4,
@@ -181,6 +183,35 @@ def test_grpo_on_written_turns(thinking: bool, is_truncated_masked: bool, tmp_pa
         faults |= {result.fault for environment in trainer.environments for result in environment.episode.results}
     assert endings == {"answer", "truncated", "tokens", "calls"}
     assert faults == {*get_args(Fault), None}
+
+
+def test_an_episode_whose_tool_could_not_work_carries_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    begin, calls = Calculator.begin, count()
+
+    def away_at_every_third_call(self: Calculator, arguments: dict[str, Any]) -> str:
+        if next(calls) % 3 == 2:
+            raise ToolDown("away")
+        return begin(self, arguments)
+
+    monkeypatch.setattr(Calculator, "begin", away_at_every_third_call)
+    trainer = trainer_of(tmp_path, scale_rewards="none", max_failed=1.0)
+    script(trainer, random.Random(1))
+    scored = step(trainer, 0, 8)
+    episodes = [environment.episode for environment in trainer.environments]
+    failed = [episode.ending == "failed" for episode in episodes]
+    assert 2 < sum(failed) < 30
+    assert all("away" not in message.content for episode in episodes for message in episode.messages)
+    loss = scored["completion_mask"] * scored["tool_mask"]
+    assert not loss[torch.tensor(failed)].any()
+    assert int(scored["num_items_in_batch"]) == int(loss.sum()) > 0
+    for start in range(0, 32, 4):
+        group = range(start, start + 4)
+        rewards = [trainer.scorer.scored[row].reward for row in group if not failed[row]]
+        for row in group:
+            own = 0.0 if failed[row] else trainer.scorer.scored[row].reward - sum(rewards) / len(rewards)
+            assert float(scored["advantages"][row]) == pytest.approx(own, abs=1e-6)
+    share = trainer._metrics["train"]["share/failed"]
+    assert share == [sum(failed) / 32]
 
 
 @pytest.mark.parametrize("shares", [True, False])

@@ -13,6 +13,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.sampling.shard import progress_path
+from arc_refinery.tool_use.calls.tool import ToolDown
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import Generation, Questions
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
@@ -20,6 +21,7 @@ from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import gsm8k
 from arc_refinery.tool_use.questions.sources import questions_of
+from arc_refinery.tool_use.tools.built_in_tools import Calculator
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
@@ -167,6 +169,20 @@ def test_with_a_user_the_last_answer_counts_and_an_interrupted_job_ends_with_the
 def test_what_is_done_is_not_played_again(setup: EpisodeSettings, undisturbed: list[Episode], output: Path):
     refuses = replace(setup, open_toolbox=fails_at(QUESTIONS[0]))
     assert list(run_shard(QUESTIONS[:2], refuses, 0, 1, output)) == undisturbed[:4]
+
+
+def test_a_tool_that_cannot_work_ends_the_job_and_what_is_done_stays(
+    setup: EpisodeSettings, undisturbed: list[Episode], output: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def begin(self: Calculator, arguments: object) -> str:
+        raise ToolDown("it is away")
+
+    caller = next(episode for episode in undisturbed[4:] if episode.calls)
+    with monkeypatch.context() as patched:
+        patched.setattr(Calculator, "begin", begin)
+        with pytest.raises(InputError, match=f"question {caller.question_id}: it is away"):
+            list(run_shard(QUESTIONS, setup, 0, 1, output))
+    assert list(run_shard(QUESTIONS, setup, 0, 1, output)) == undisturbed
 
 
 @pytest.mark.parametrize(

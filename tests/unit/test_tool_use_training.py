@@ -11,10 +11,9 @@ import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
 
-from arc_refinery.config import PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Ending, EpisodeMessage, Question
-from arc_refinery.tool_use.config import EpisodeTerm, Generation
+from arc_refinery.tool_use.config import EpisodeTerm, Generation, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.config.rewards import CORRECT
 from arc_refinery.tool_use.episodes.episodes import Rollout
@@ -174,7 +173,7 @@ def environment(
 ) -> "ToolEnvironment":
     from arc_refinery.tool_use.training.environment import ToolEnvironment, fitting
 
-    training = PolicyGradient(learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
+    training = ToolGrpo(learning_rate=1e-3, max_grad_norm=1.0, save_steps=1, **changed)
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = ToolRenderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(

@@ -17,7 +17,7 @@ from arc_refinery.asserts.split import Asserts, Suite
 QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
 # with another tool call after a result that said that no calls are left.
-Ending = Literal["answer", "truncated", "tokens", "calls"]
+Ending = Literal["answer", "truncated", "tokens", "calls", "failed"]
 
 
 @dataclass(frozen=True, slots=True)

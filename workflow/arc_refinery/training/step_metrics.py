@@ -21,6 +21,7 @@ class ScoredCompletion:
     name: str = ""  # id of the prompt or question
     turns: Sequence[int] = ()  # number of the turn of each token, 0 between two of them; empty: one turn
     parents: Sequence[float] = ()  # rewards of the answers that turns 2, 3, ... refine
+    failed: bool = False  # a tool could not work: it carries no loss
     earned: Sequence[float] = ()  # what each turn earns, in sum the reward; empty: the last one earns it all
 
     @property

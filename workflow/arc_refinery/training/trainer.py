@@ -235,9 +235,11 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         elif self.settings.advantage != GROUP:  # which is TRL's
             advantages = of_completions(rewards, self.settings)
             scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
+        is_kept = torch.tensor([not completion.failed for completion in self.scorer.scored])
         if self.settings.drop_zero_variance:
-            differ = (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()[own]
-            scored["completion_mask"] = scored["completion_mask"] * differ.to(scored["completion_mask"]).unsqueeze(1)
+            is_kept &= (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()[own]
+        if self.settings.drop_zero_variance or not is_kept.all():
+            scored["completion_mask"] = scored["completion_mask"] * is_kept.to(scored["completion_mask"]).unsqueeze(1)
             carries_loss = scored["completion_mask"] * scored.get("tool_mask", 1)
             scored["num_items_in_batch"] = (
                 self.accelerator.gather(carries_loss.sum()).sum().to(scored["num_items_in_batch"])

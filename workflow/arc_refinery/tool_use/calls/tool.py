@@ -29,6 +29,10 @@ class FaultyCall(Exception):
         self.printed = printed
 
 
+class ToolDown(Exception):
+    """A tool could not work, whatever the call was; the message is for the user, and the model never reads it."""
+
+
 class Tool(Protocol):
     """A tool of one episode. Calls are run one after the other."""
 
@@ -40,7 +44,7 @@ class Tool(Protocol):
         """Length of its longest result; None: the episode's."""
 
     def begin(self, arguments: dict[str, Any]) -> str | Script:
-        """Return the result, or the script to execute for it; raises `FaultyCall`."""
+        """Return the result, or the script to execute for it; raises `FaultyCall` or `ToolDown`."""
 
     def end(self, outcome: Outcome) -> str:
         """Return the result of the script of the call that began; raises `FaultyCall`."""

@@ -72,6 +72,11 @@ class ToolChoice(Entry):
         description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
         "job's process.",
     )
+    retry_on: tuple[Line, ...] = Field(
+        ("ConnectionError", "TimeoutError"),
+        description="For `where: process`: names of exceptions, and so of those derived from them, that say that the "
+        "tool could not work, whatever the call was (docs/tool-use.md). The model reads any other one as a result.",
+    )
     max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
     )
@@ -100,6 +105,8 @@ class ToolChoice(Entry):
             raise ValueError(f"{self.tool!r:.100} is not a tool; expected {', '.join(built_in)}, or `file.py:name`")
         if self.own_code is None and self.where == "process":
             raise ValueError(f"where belongs to a tool of your own (`file.py:name`), not to {self.tool}; remove it")
+        if self.where != "process" and self.retry_on != ToolChoice.model_fields["retry_on"].default:
+            raise ValueError("retry_on is for tools in the job's process: set where to `process`, or remove it")
         if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
             raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")
         if self.tool == "search" and not self.corpus:

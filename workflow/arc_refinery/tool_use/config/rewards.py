@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, Field
 
+from arc_refinery.config.base import TUNING, Share
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.rewards import ByTurn, RewardTerm, described, distinct
 from arc_refinery.records.tool_use import Call
@@ -75,4 +76,9 @@ class ToolGrpo(PolicyGradient):
         min_length=1,
         description="Terms whose weighted sum is the reward in training: each a name, or a section. The evaluation "
         "counts correct answers, whatever the terms are.",
+    )
+    max_failed: Annotated[Share, TUNING] = Field(
+        0.05,
+        description="Training ends when a tool could not work in more than this share of the episodes of 50 steps. Up "
+        "to it, such episodes are left out of their groups, and counted.",
     )

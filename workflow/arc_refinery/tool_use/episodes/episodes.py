@@ -52,6 +52,7 @@ class Rollout:
     results: list[CallResult] = field(default_factory=list)  # results of all calls, in order
     ending: Ending | None = None
     user: User | None = None  # None: the first answer ends the episode
+    failure: str = ""  # why a tool could not work, with the ending `failed`; such an episode is nobody's result
 
     @property
     def n_counted(self) -> int:
@@ -88,7 +89,11 @@ def run_episodes(
                 [(episode.toolbox, turn, limits.max_calls - episode.n_counted) for episode, turn in calling]
             )
             for (episode, _), results_of_turn in zip(calling, results, strict=True):
-                _add_results(episode, results_of_turn, renderer, limits)
+                episode.failure = next((result.failure for result in results_of_turn if result.failure), "")
+                if episode.failure:
+                    episode.ending = "failed"
+                else:
+                    _add_results(episode, results_of_turn, renderer, limits)
         answered = [
             (episode, episode.user)
             for episode in running

@@ -121,6 +121,9 @@ def _run_batch(
         return sampler.sample_turns(contexts, seeds), None
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
+    for (question, _), rollout in zip(prompted, rollouts, strict=True):
+        if rollout.ending == "failed":
+            raise InputError(f"question {question.question_id}: {rollout.failure}")
     grades = grade_episodes(
         [rollout.last_turn for rollout in rollouts],
         [question for question, _ in prompted],

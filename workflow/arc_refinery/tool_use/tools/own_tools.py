@@ -7,6 +7,7 @@ again before the new one.
 
 import ast
 import inspect
+import time
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
@@ -15,11 +16,13 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import TimeIsUp, defined_by, reason_of, time_limit, without_exit
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
-from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool
+from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool, ToolDown
 from arc_refinery.tool_use.config.experiment import ToolChoice
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature, signatures
 
 PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
+RETRY_AFTER = (1.0, 5.0)  # seconds before the second and the third try of a call to a tool that cannot work
+_is_down: dict[str, bool] = {}  # tools that could not work when they were last called: nobody waits for them again
 _INSTANCE = "_instance_of_this_episode"
 
 
@@ -78,18 +81,29 @@ class ProcessTool(DirectTool):
         self.signature = signature
         self.max_result_chars = choice.max_result_chars
         self._seconds = choice.seconds or PROCESS_SECONDS
+        self._choice = choice
         self._function = function
 
     def begin(self, arguments: dict[str, Any]) -> str:
-        try:
-            with time_limit(self._seconds), without_exit():
-                return _result_as_text(self._function(**arguments))
-        except TimeIsUp:
-            raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001 (whatever a tool raises is its result)
-            raise FaultyCall("failed", reason_of(error)) from None
+        waits = [] if _is_down.get(self._choice.tool) else [*RETRY_AFTER]
+        while True:
+            try:
+                with time_limit(self._seconds), without_exit():
+                    result = _result_as_text(self._function(**arguments))
+            except TimeIsUp:
+                raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if {kind.__name__ for kind in type(error).__mro__}.isdisjoint(self._choice.retry_on):
+                    raise FaultyCall("failed", reason_of(error)) from None
+                if not waits:
+                    _is_down[self._choice.tool] = True
+                    raise ToolDown(f"{self._choice.tool} cannot work: {reason_of(error)}") from error
+                time.sleep(waits.pop(0))
+            else:
+                _is_down[self._choice.tool] = False
+                return result
 
 
 class SandboxedTool:

@@ -17,7 +17,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import without_marks
 from arc_refinery.sandbox import Executor, Outcome, Script
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat, MalformedCall, WrittenCall
-from arc_refinery.tool_use.calls.tool import Fault, FaultyCall, Tool, checked_arguments
+from arc_refinery.tool_use.calls.tool import Fault, FaultyCall, Tool, ToolDown, checked_arguments
 from arc_refinery.tool_use.calls.turns import ParsedTurn
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
@@ -34,6 +34,7 @@ class CallResult:
     text: str  # for the model to read
     tool: str = ""  # empty if the call names no existing tool
     fault: Fault | None = None
+    failure: str = ""  # why the tool could not work: such a result is not for the model
 
 
 class Toolbox:
@@ -119,6 +120,8 @@ class Toolbox:
                 begun = tool.end((yield begun))
         except FaultyCall as error:
             return self._faulty(error, tool)
+        except ToolDown as down:
+            return CallResult("", name, failure=str(down))
         return CallResult(self._truncated(begun, tool), name)
 
     def _finish(self, running: Generator[Script, Outcome, CallResult]) -> CallResult:

@@ -22,20 +22,21 @@ from trl.chat_template_utils import (
     is_chat_template_prefix_preserving,
 )
 
-from arc_refinery.config import EVALUATION, PolicyGradient, marked
+from arc_refinery.config import EVALUATION, marked
 from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.records import settings_hash
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Generation
-from arc_refinery.tool_use.config.rewards import CORRECT
+from arc_refinery.tool_use.config.rewards import CORRECT, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.failures import FailureLimit, without_failed
 from arc_refinery.tool_use.training.reward_terms import scored_episode
 from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.rewards import Reward
@@ -112,10 +113,16 @@ class Rewards:
     """A reward function of TRL: grades the last turn of each episode, and logs each term of the reward."""
 
     def __init__(
-        self, executors: tuple[Executor, Executor], num_generations: int, max_tokens: int, reward: Reward
+        self,
+        executors: tuple[Executor, Executor],
+        num_generations: int,
+        max_tokens: int,
+        reward: Reward,
+        max_failed: float = 1.0,
     ) -> None:
         """`executors` run programs, and compare their values with the expected ones (code_exec.py)."""
         self.reward = reward
+        self.limit = FailureLimit(max_failed)
         self.executors = executors
         self.num_generations = num_generations
         self.max_tokens = max_tokens  # limit of an episode
@@ -135,21 +142,24 @@ class Rewards:
             for question, episode, grade in zip(questions, episodes, graded, strict=True)
         ]
         self.terms = values = self.reward.values(finished)
+        failed = [episode.ending == "failed" for episode in episodes]
         rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
+        rewards = without_failed(rewards, failed, self.num_generations)
         earned = self.reward.earned(values, [ended.n_turns for ended in finished])
         self.scored = [
             ScoredCompletion(
                 _sampled(episode),
                 episode.ending in ("truncated", "tokens"),
                 reward,
-                "",
+                "failed" if has_failed else "",
                 ended.is_correct,
                 question.question_id,
                 _turns(episode.mask),
-                earned=of_turns,
+                failed=has_failed,
+                earned=() if has_failed else of_turns,
             )
-            for question, episode, reward, ended, of_turns in zip(
-                questions, episodes, rewards, finished, earned, strict=True
+            for question, episode, reward, ended, has_failed, of_turns in zip(
+                questions, episodes, rewards, finished, failed, earned, strict=True
             )
         ]
         metrics = step_metrics(self.scored, self.num_generations) | _metrics(episodes)
@@ -157,6 +167,7 @@ class Rewards:
             metrics |= self.reward.metrics(values)
         for name, value in metrics.items():
             log_metric(name, value)
+        self.limit.add([episode.failure for episode in episodes])
         return rewards
 
 
@@ -178,6 +189,8 @@ def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
         "share/answered": fmean(episode.ending == "answer" for episode in episodes),
         "calls": len(results) / len(episodes),
     }
+    if any(episode.failure for episode in episodes):
+        metrics["share/failed"] = fmean(episode.failure != "" for episode in episodes)
     if results:
         metrics["share/faulty_calls"] = fmean(result.fault is not None for result in results)
     if any(episode.user for episode in episodes):
@@ -271,7 +284,7 @@ class ToolEnvironment:
 
     questions: Sequence[Question]  # whose prompts are not too long (`fitting`)
     renderer: ToolRenderer
-    training: PolicyGradient
+    training: ToolGrpo
     generation: Generation
     open_toolbox: Callable[[Question], Toolbox]
     names: Sequence[str]  # the tools, as on the command line
@@ -322,7 +335,11 @@ class ToolEnvironment:
             self.users,
             settings=self.training,
             scorer=Rewards(
-                self.executors, self.training.num_generations, self.generation.max_episode_tokens, self.reward
+                self.executors,
+                self.training.num_generations,
+                self.generation.max_episode_tokens,
+                self.reward,
+                self.training.max_failed,
             ),
             environment_factory=self._factories(),
             **arguments,

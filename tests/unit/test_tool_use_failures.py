@@ -1,0 +1,103 @@
+"""A tool that cannot work: its calls are tried again, and an episode without it is nobody's result."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arc_refinery.config import own_functions
+from arc_refinery.errors import InputError
+from arc_refinery.tool_use.calls.tool import FaultyCall, ToolDown
+from arc_refinery.tool_use.config import ToolChoice
+from arc_refinery.tool_use.tools import own_tools
+from arc_refinery.tool_use.training.failures import FailureLimit, without_failed
+
+SOURCE = """
+class Away(ConnectionError):
+    pass
+
+calls = []
+
+def look_up(name: str) -> str:
+    \"\"\"Look up a name.
+
+    Args:
+        name: the name
+    \"\"\"
+    calls.append(name)
+    {body}
+"""
+MakeTool = Callable[..., own_tools.ProcessTool]
+
+
+@pytest.fixture
+def make_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeTool:
+    monkeypatch.setattr(own_tools, "RETRY_AFTER", (0.0, 0.0))
+    monkeypatch.setattr(own_tools, "_is_down", {})
+
+    def make(body: str, **settings: object) -> own_tools.ProcessTool:
+        path = tmp_path / "mine.py"
+        path.write_text(SOURCE.format(body=body))
+        own_functions.import_file.cache_clear()
+        choice = ToolChoice.model_validate({"tool": f"{path}:look_up", "where": "process", **settings})
+        assert choice.own_code
+        (tool,) = own_tools.own_tools(choice, choice.own_code)
+        assert isinstance(tool, own_tools.ProcessTool)
+        return tool
+
+    return make
+
+
+def n_calls(tool: own_tools.ProcessTool) -> int:
+    return len(tool._function.__globals__["calls"])
+
+
+def test_a_call_is_tried_three_times_then_once_until_it_works(make_tool: MakeTool):
+    tool = make_tool("if len(calls) in (1, 2, 3, 4, 7, 8): raise Away('no route')\n    return 'found'")
+    with pytest.raises(ToolDown, match=r"mine.py:look_up cannot work: Away: no route"):
+        tool.begin({"name": "a"})
+    assert n_calls(tool) == 3
+    with pytest.raises(ToolDown):
+        tool.begin({"name": "b"})
+    assert n_calls(tool) == 4, "nobody waits for it again"
+    assert [tool.begin({"name": name}) for name in "cde"] == ["found"] * 3
+    assert n_calls(tool) == 9, "the last one at the third try"
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "is_down"),
+    [
+        ("raise Away", {}, True),  # derived from ConnectionError
+        ("raise TimeoutError", {}, True),
+        ("raise ValueError('unknown')", {}, False),
+        ("raise ValueError('unknown')", {"retry_on": ["LookupError", "ValueError"]}, True),
+        ("raise KeyError(name)", {"retry_on": ["LookupError"]}, True),
+        ("raise ConnectionError", {"retry_on": []}, False),
+    ],
+)
+def test_names_of_exceptions_say_whether_the_call_or_the_tool_failed(
+    make_tool: MakeTool, body: str, settings: dict[str, object], is_down: bool
+):
+    tool = make_tool(body, **settings)
+    with pytest.raises(ToolDown if is_down else FaultyCall):
+        tool.begin({"name": "a"})
+    assert n_calls(tool) == (3 if is_down else 1)
+
+
+def test_a_failed_episode_counts_as_the_mean_of_its_group():
+    rewards, failed = [1.0, 0.0, 0.0, 9.0, 0.0, 0.0], [False, False, False, True, True, True]
+    assert without_failed(rewards, failed, 2) == [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert without_failed(rewards[:4], failed[:4], 4) == [1.0, 0.0, 0.0, 1 / 3]
+
+
+def test_too_many_failures_end_the_training():
+    limit = FailureLimit(0.05)  # 5 % of 50 steps of 8: 20 episodes
+    for _ in range(10):
+        limit.add(["the database is away"] * 2 + [""] * 6)
+    for _ in range(40):
+        limit.add([""] * 8)
+    limit.add(["the database is away"] * 2 + [""] * 6)  # the first step is not counted any more
+    with pytest.raises(InputError, match=r"21 episodes of the last 50 steps failed.*max_failed = 0.05.*the index is"):
+        limit.add(["the index is away"] * 3 + [""] * 5)
+    with pytest.raises(InputError, match="1 episodes of the last 1 steps"):
+        FailureLimit(0.0).add(["away", ""])
