@@ -1,10 +1,10 @@
 #!/bin/sh
-# Check this machine in a second, before `make env` downloads anything: Linux, CPython 3.11, free disk space, seccomp.
+# Check this machine in a second, before `make env` downloads anything: Linux, CPython, free disk space, seccomp.
 # Prints the path of the Python to use; all else goes to stderr. Usage: envs/check-machine.sh [python]
 set -eu
 python=${1:-python3}
-version=3.11 # of the pinned sets in this folder
-needed=3     # GB; 6 with PyPI's build of torch, which has CUDA
+versions="3.11 3.12 3.13" # that cpu.txt can be installed with; the first one is that of all sets in this folder
+needed=3                  # GB; 6 with PyPI's build of torch, which has CUDA
 
 fail() {
   echo "arc-refinery: $1" >&2
@@ -18,17 +18,27 @@ version_of() {
 [ "$(uname -s) $(uname -m)" = "Linux x86_64" ] ||
   fail "needs Linux on x86-64, this is $(uname -s) on $(uname -m). Use such a machine, a virtual one, or WSL on Windows"
 
+fits() {
+  case " $versions " in *" $(version_of "$1") "*) ;; *) return 1 ;; esac
+}
+
 found=$(version_of "$python")
-if [ "$found" != $version ] && [ "$python" = python3 ]; then # nobody chose it
-  if [ "$(version_of python$version)" = $version ]; then
-    python=python$version
-  elif command -v uv >/dev/null; then
-    python=$(uv python find $version 2>/dev/null || { uv python install --quiet $version >&2 && uv python find $version; }) ||
+if ! fits "$python" && [ "$python" = python3 ]; then # nobody chose it
+  for version in $versions; do
+    if fits "python$version"; then
+      python=python$version
+      break
+    fi
+  done
+  if [ "$python" = python3 ] && command -v uv >/dev/null; then
+    version=${versions%% *}
+    python=$(uv python find "$version" 2>/dev/null || { uv python install --quiet "$version" >&2 && uv python find "$version"; }) ||
       fail "needs Python $version, and uv cannot install it: see above"
   fi
 fi
-[ "$(version_of "$python")" = $version ] ||
-  fail "needs Python $version, $python is $found. Name one: make env PYTHON=/path/to/python$version; or install uv (docs.astral.sh/uv), which fetches it"
+fits "$python" ||
+  fail "needs Python 3.11, 3.12 or 3.13, $python is $found. Name one: make env PYTHON=/path/to/python3.11; or install uv (docs.astral.sh/uv), which fetches it"
+version=$(version_of "$python")
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
   fail "$python lacks venv and pip. Install them: apt install python$version-venv"
 

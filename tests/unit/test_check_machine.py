@@ -9,11 +9,12 @@ import pytest
 from checkout import ROOT
 
 OLD = 'case "$2" in *version_info*) echo 3.9;; esac'
+PYTHON = "python{}.{}".format(*sys.version_info)
 REAL = f'exec "{sys.executable}" "$@"'
 
 
 def check(tmp_path: Path, *words: str, **commands: str) -> subprocess.CompletedProcess[str]:
-    """Run it with these shell scripts as commands; `python3_11` is python3.11."""
+    """Run it with these shell scripts as commands; `python3_12` is python3.12."""
     for name, script in (
         {"python3": REAL, "uname": "echo Linux x86_64 | cut -d' ' -f$([ $1 = -s ] && echo 1 || echo 2)"} | commands
     ).items():
@@ -28,21 +29,26 @@ def check(tmp_path: Path, *words: str, **commands: str) -> subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path, check=False)
 
 
-@pytest.fixture(autouse=True)
-def on_the_pinned_python() -> None:
-    if sys.version_info[:2] != (3, 11):
-        pytest.skip("the sets in envs/ are pinned for CPython 3.11, which runs this test's part of the script")
-
-
 def test_a_fitting_machine_gets_one_line_and_its_python(tmp_path: Path):
     done = check(tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path / "python3"))
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_python3_11_is_found_beside_an_older_python3(tmp_path: Path):
-    done = check(tmp_path, python3=OLD, python3_11=REAL)
+@pytest.mark.parametrize("other", ["python3.11", "python3.12", "python3.13"])
+def test_another_python_is_found_beside_one_that_is_too_old(tmp_path: Path, other: str):
+    done = check(tmp_path, python3=OLD, **{other.replace(".", "_"): REAL})
+    assert done.stdout.strip() == str(tmp_path / other)
+
+
+def test_of_several_pythons_the_one_of_the_pinned_sets_is_taken(tmp_path: Path):
+    done = check(tmp_path, python3=OLD, python3_13=REAL, python3_11=REAL)
     assert done.stdout.strip() == str(tmp_path / "python3.11")
+
+
+def test_a_python_that_is_too_new_is_refused(tmp_path: Path):
+    done = check(tmp_path, python3=OLD.replace("3.9", "3.14"))
+    assert done.returncode == 1 and "python3 is 3.14" in done.stderr
 
 
 def test_uv_installs_python_where_there_is_none(tmp_path: Path):
@@ -57,7 +63,7 @@ def test_uv_installs_python_where_there_is_none(tmp_path: Path):
         ({"uname": "echo Darwin"}, "Darwin"),
         ({"python3": OLD}, "python3 is 3.9"),
         ({"df": "printf 'Filesystem\\n/dev/x 9 9 2000000 1%% /\\n'"}, "2 GB"),
-        ({"python3": f'case "$2" in *ensurepip*) exit 1;; *) {REAL};; esac'}, "python3.11-venv"),
+        ({"python3": f'case "$2" in *ensurepip*) exit 1;; *) {REAL};; esac'}, f"{PYTHON}-venv"),
         ({"python3": f'case "$2" in *seccomp*|*syscall*) exit 1;; *) {REAL};; esac'}, "seccomp"),
     ],
 )
