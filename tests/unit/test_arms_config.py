@@ -332,7 +332,7 @@ def test_an_arm_over_all_kept_steps_is_one_arm_per_step() -> None:
         "steps@10": "steps@10-turn2",
         "steps@20": "steps@20-turn2",
     }
-    assert settings.adapter_of("heldout", "steps@20-turn2") == "trained@20"
+    assert settings.sampled("heldout", "steps@20-turn2").adapter == "trained@20"
     assert refining_inputs.adapter(settings, "heldout", "steps@20-turn2") == ["<results>/adapters/trained@20"]
     assert [pair[0] for pair in settings.compared] == ["refined", "steps@10", "steps@20"]
 

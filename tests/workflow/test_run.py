@@ -63,6 +63,11 @@ def test_training_executes_its_rewards(finished: Checkout):
     assert all(0.0 <= entry["reward"] <= 10.0 for entry in steps)
 
 
+def test_others_can_read_an_adapter_as_far_as_they_can_read_anything(finished: Checkout):
+    modes = {path.name: path.stat().st_mode for path in (finished.folder / "results/small/adapters/trained").iterdir()}
+    assert modes["adapter_model.safetensors"] == modes["training.jsonl"]
+
+
 def test_a_second_run_does_nothing(finished: Checkout):
     assert finished.planned("--configfile", SMALL) == Counter()
 

@@ -99,12 +99,12 @@ def parent_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
 
 
 def sampler(experiment: Refining, tasks: str, branch: str) -> Paths:
-    return models(experiment, experiment.sampler(tasks, branch))
+    return models(experiment, experiment.sampled(tasks, branch).model)
 
 
 def adapter(experiment: Refining, tasks: str, branch: str) -> Paths:
     """The trained adapter that a branch is sampled with, if any."""
-    name = experiment.adapter_of(tasks, branch)
+    name = experiment.sampled(tasks, branch).adapter
     return adapters([name] if name else [])
 
 

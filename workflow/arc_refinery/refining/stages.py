@@ -61,26 +61,27 @@ def overlap(experiment: Refining) -> FindOverlap:
 
 def first_prompts(experiment: Refining, tasks: str, branch: str) -> FirstPrompts:
     changes = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
-    model = experiment.sampler(tasks, branch)
+    sampled = experiment.sampled(tasks, branch)
     return _command(
         experiment,
         FirstPrompts,
-        **_prompt_settings(experiment, model, experiment.sampling_seed(tasks, branch)),
-        max_model_len=model.window,
+        **_prompt_settings(experiment, sampled.model, sampled.seed),
+        max_model_len=sampled.model.window,
         sampling=experiment.sampling_of(tasks).model_copy(update=changes),
     )
 
 
 def sample(experiment: Refining, tasks: str, branch: str) -> SampleAttempts:
+    sampled = experiment.sampled(tasks, branch)
     return _command(
         experiment,
         SampleAttempts,
-        **sampler_settings(experiment, experiment.sampler(tasks, branch)),
-        max_output_tokens=experiment.max_output_tokens(branch),
+        **sampler_settings(experiment, sampled.model),
+        max_output_tokens=sampled.max_output_tokens,
         tasks_per_batch=experiment.sampling.tasks_per_batch,
-        temperature=experiment.temperature(tasks, branch),
-        top_p=experiment.top_p(branch),
-        seed=experiment.sampling_seed(tasks, branch),
+        temperature=sampled.temperature,
+        top_p=sampled.top_p,
+        seed=sampled.seed,
     )
 
 

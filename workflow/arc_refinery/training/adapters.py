@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copymode
 from typing import Any
 
 import torch
@@ -73,6 +74,7 @@ def write_adapter(network: Any, output: Path, add: Callable[[Path], None]) -> No
         )
     with atomic_write(output, SafetensorError) as unfinished:
         network.save_pretrained(unfinished, selected_adapters=["default"])
+        copymode(unfinished / "adapter_config.json", unfinished / ADAPTER_WEIGHTS)  # not for its owner alone
         (unfinished / "README.md").unlink(missing_ok=True)  # peft's empty model card
         settings = json.loads((unfinished / "adapter_config.json").read_text())
         settings["target_modules"].sort()  # peft writes a set, whose order differs per process

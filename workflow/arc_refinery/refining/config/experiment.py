@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,18 @@ from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
-from arc_refinery.refining.config.training import PROBE, Grpo, Training
+from arc_refinery.refining.config.training import PROBE, Training
+
+
+class Sampled(NamedTuple):
+    """What completions are sampled with."""
+
+    model: PromptedModel
+    adapter: str | None
+    seed: int
+    temperature: float
+    top_p: float
+    max_output_tokens: int
 
 
 class Refining(Compared[Arm]):
@@ -98,7 +109,7 @@ class Refining(Compared[Arm]):
     def sampled_together(self) -> SampledTogether:
         batches = [(self.sampling.batch_size, self.sampling.max_output_tokens)]
         if self.probe:
-            batches.append((self.probe, self.max_output_tokens(PROBE)))
+            batches.append((self.probe, self.sampled("", PROBE).max_output_tokens))
         return SampledTogether(*max(batches, key=lambda batch: batch[0] * batch[1]))
 
     @property
@@ -328,51 +339,29 @@ class Refining(Compared[Arm]):
             sizes.append(self.sampling.n_predictions)
         return max(sizes)
 
-    def sampler(self, tasks: str, branch: str) -> PromptedModel:
-        """The model that samples a branch."""
-        return self.model if self._is_for_training(tasks, branch) else self.model_of(self._turn(branch))
-
-    def sampling_seed(self, tasks: str, branch: str) -> int:
-        return self.seed if self._is_for_training(tasks, branch) else self.seed_of_arm(self.arm_and_turn(branch)[0])
-
-    def temperature(self, tasks: str, branch: str) -> float:
-        """Temperature that a branch is sampled with."""
+    def sampled(self, tasks: str, branch: str) -> Sampled:
+        """What the completions of a branch are sampled with."""
+        own, training = self.sampling, self.training
         if branch == PROBE:
-            return self._probed.temperature
-        own = None if self._is_for_training(tasks, branch) else self._turn(branch).temperature
-        return self.sampling.temperature if own is None else own
-
-    def top_p(self, branch: str) -> float:
-        """Probability mass that a branch is sampled from."""
-        return self._probed.top_p if branch == PROBE else self.sampling.top_p
-
-    def max_output_tokens(self, branch: str) -> int:
-        """Longest completion of a branch, in tokens."""
-        if branch == PROBE and self.training:
-            return self.training.max_completion_length
-        return self.sampling.max_output_tokens
-
-    @property
-    def _probed(self) -> Grpo:
-        """The training whose completions a probe foretells."""
-        assert self.training and self.training.grpo
-        return self.training.grpo
-
-    def adapter_of(self, tasks: str, branch: str) -> str | None:
-        """The adapter that a branch is sampled with."""
-        if branch == PROBE:
-            return self.start_of(next(iter(self.runs)))
-        name = "none" if self._is_for_training(tasks, branch) else self._turn(branch).adapter
-        return None if name == "none" else name
-
-    def _turn(self, branch: str) -> Turn:
+            assert training and training.grpo
+            grpo, start = training.grpo, self.start_of(next(iter(self.runs)))
+            length = training.max_completion_length
+            return Sampled(self.model, start, self.seed, grpo.temperature, grpo.top_p, length)
+        if self._is_for_training(tasks, branch):
+            return Sampled(self.model, None, self.seed, own.temperature, own.top_p, own.max_output_tokens)
         arm, number = self.arm_and_turn(branch)
-        return arm.turns[number - 1]
+        turn = arm.turns[number - 1]
+        return Sampled(
+            self.model_of(turn),
+            None if turn.adapter == "none" else turn.adapter,
+            self.seed_of_arm(arm),
+            own.temperature if turn.temperature is None else turn.temperature,
+            own.top_p,
+            own.max_output_tokens,
+        )
 
     def _is_for_training(self, tasks: str, branch: str) -> bool:
-        """Return whether training reads a branch, so that it is sampled without regard to the arms."""
-        if branch == PROBE:
-            return tasks in self.training_tasks
+        """Return whether training reads a first turn, so that it is sampled without regard to the arms."""
         return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
 
     @property

@@ -205,12 +205,13 @@ def _read(path: Path, cls: type[records.RecordClass], columns: list[str]) -> pd.
 
 def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: str) -> None:
     """Raise `RecordError` unless a branch's attempts were sampled with an experiment's settings, in their number."""
+    sampled = experiment.sampled(tasks, branch)
     expected = {
-        "model": ("model.path", inputs.model_path(experiment, experiment.sampler(tasks, branch))),
-        "adapter": ("adapter", experiment.adapter_of(tasks, branch) or ""),
-        "seed": ("seed", experiment.sampling_seed(tasks, branch)),
-        "temperature": ("sampling.temperature", experiment.temperature(tasks, branch)),
-        "top_p": ("sampling.top_p", experiment.top_p(branch)),
+        "model": ("model.path", inputs.model_path(experiment, sampled.model)),
+        "adapter": ("adapter", sampled.adapter or ""),
+        "seed": ("seed", sampled.seed),
+        "temperature": ("sampling.temperature", sampled.temperature),
+        "top_p": ("sampling.top_p", sampled.top_p),
     }
     for path in files.attempts:
         check_rows(path, Attempt, expected)
