@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
-# makes the environment; must be CPython 3.11 (envs/check-machine.sh)
+# makes the environment: CPython 3.11, 3.12 or 3.13 (envs/check-machine.sh)
 PYTHON ?= python3
 # pytest workers: one of them mostly waits for a pool
 WORKERS ?= 3

@@ -1,6 +1,7 @@
 """Advantages: by hand, what a policy whose exact gradient is known learns from them on average, and a user's own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -135,6 +136,17 @@ def test_what_turns_earn_counts_from_there_on():
     ]
 
 
+def test_an_episode_that_failed_counts_nowhere():
+    group = group_of([1.0, 0.5, 0.0], [[], [0.0], [0.0]])
+    failed = replace(group_of([7.0], [[0.0]])[0], failed=True)
+    alone = of_turns(group, "others")
+    with_failed = of_turns([*group, failed], "others")
+    assert with_failed[3] == [0.0, 0.0]
+    for turns, expected in zip(with_failed, alone, strict=False):
+        assert turns[0] == expected[0]
+        assert turns[1:] == pytest.approx([value * (3 / 4) / (2 / 3) for value in expected[1:]])
+
+
 def test_advantages_of_turns_by_hand():
     # three episodes: right at once; a second answer that earns 0.5 after 0.25; three answers, the last one wrong
     rewards, parents = [1.0, 0.5, 0.0], [[], [0.25], [0.0, 0.1]]
@@ -186,6 +198,8 @@ def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int):
 
 def test_advantages_for_the_best_of_two():
     rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
+    scaled = of_completions(rewards, settings(advantage="best-of-2", scale_rewards="group"))
+    assert scaled[0].tolist() == pytest.approx([value / (5 + 1e-4) for value in (-2.5, 7.5, -2.5, -2.5)])
     advantages = of_completions(rewards, settings(advantage="best-of-2"))
     assert advantages.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
 
@@ -195,9 +209,6 @@ def test_leaving_one_out_compares_with_the_others():
     advantages = of_completions(rewards, settings(advantage="leave-one-out"))
     expected = [1 - 0.5 / 3, -0.5, -0.5, 0.5 - 1 / 3]
     assert advantages[0].tolist() == pytest.approx(expected)
-    scaled = of_completions(rewards, settings(advantage="leave-one-out", scale_rewards="group"))
-    deviation = np.std([4 / 3, 0.0, 0.0, 2 / 3], ddof=1)
-    assert scaled[0].tolist() == pytest.approx([value / (deviation + 1e-4) for value in expected])
 
 
 # ---- of the user ----

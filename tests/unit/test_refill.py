@@ -38,14 +38,14 @@ class Model:
 class Scorer:
     """The only sampled token is the reward."""
 
-    reward = SimpleNamespace(values=lambda attempts: attempts)
+    reward = SimpleNamespace(values=lambda attempts: {"solved": [attempt.is_solved for attempt in attempts]})
 
-    def attempts(self, indices: Any, texts: Any, ids: Sequence[Any], episode: Any) -> list[int]:
+    def attempts(self, indices: Any, texts: Any, ids: Sequence[Any], episode: Any) -> list[Any]:
         assert len(indices) == len(texts) == len(ids)
-        return [reward for (reward,) in ids]
+        return [SimpleNamespace(is_solved=reward) for (reward,) in ids]
 
-    def rewards(self, values: list[int]) -> list[int]:
-        return values
+    def rewards(self, values: dict[str, list[int]]) -> list[int]:
+        return values["solved"]
 
 
 def row(prompt: int) -> dict[str, Any]:
@@ -69,13 +69,19 @@ def test_other_prompts_take_the_place_of_groups_with_equal_rewards():
     assert (places[1], {places[0], places[2]}) == (0, {4, 6})
     assert [one["prompt_index"] for one in in_trl] == [prompt for (prompt,) in output["prompt_ids"]]
     assert output["completion_ids"] == [[0], [1]] * 3
-    assert output["attempt"] == [0, 1] * 3
+    assert [attempt.is_solved for attempt in output["attempt"]] == [0, 1] * 3
+    assert output["terms"] == [{"solved": 0}, {"solved": 1}] * 3
     assert output["logprobs"] is None
     drawn = [prompt for sampled in model.sampled[1:] for prompt in sampled]
     assert len({*drawn}) == len(drawn) and {*drawn}.isdisjoint({0, 1, 2}), "none twice in a step"
     n_tokens = 2 * GROUP * (3 + len(drawn))  # a token of the prompt and one of the completion
     assert model.state.num_input_tokens_seen == 100 + n_tokens - 2 * GROUP * 3
-    assert model._metrics["train"] == {"refill/prompts": [len(drawn)], "refill/equal_groups": [0]}
+    assert model._metrics["train"] == {
+        "refill/prompts": [len(drawn)],
+        "refill/equal_groups": [0],
+        "refill/reward_before": [5 / 6],
+        "refill/solved_before": [5 / 6],
+    }
     in_trl[0]["attempt"] = "TRL adds columns"
     assert "attempt" not in in_trl[1]
 
@@ -85,7 +91,8 @@ def test_rounds_end_when_there_have_been_enough_or_no_prompt_is_left(n_rounds: i
     model = Model([(0, 0)] * 8, first=[0, 1])
     output = refilled(model, n_rounds)
     assert output["prompt_ids"] == [[0], [0], [1], [1]]
-    assert model._metrics["train"] == {"refill/prompts": [n_drawn], "refill/equal_groups": [2]}
+    metrics = model._metrics["train"]
+    assert (metrics["refill/prompts"], metrics["refill/equal_groups"]) == ([n_drawn], [2])
 
 
 def test_the_same_step_draws_the_same_prompts():

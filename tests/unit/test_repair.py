@@ -67,9 +67,9 @@ def test_later_attempts_are_compared_with_what_they_refine(tmp_path: Path):
         "same outputs": "25.0 %",
         "likeness": "66.7 %",
     }
-    # a: 2/3, 1 and 0, two of three with the outputs; b: no other attempt is alike
+    # the other answer to the same prompt. a: "x = 9", with the outputs; b: "other"
     means = [cell.partition(" [")[0] for cell in first]
-    assert means[1:] == ["2", "16.7 %", "33.3 %", "27.8 %"]
+    assert means[1:] == ["2", "0.0 %", "50.0 %", "33.3 %"]
 
 
 def test_there_is_nothing_to_say_where_no_arm_refines(tmp_path: Path):

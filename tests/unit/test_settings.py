@@ -46,7 +46,7 @@ from arc_refinery.tool_use.config import ToolGrpo, ToolUse
 
 # Other values where the type gives none, by the last word of the key
 VALUES: dict[str, list[Any]] = {
-    "advantage": ["leave-one-out", "best-of-2"],
+    "advantage": ["best-of-2", "group"],
     "adapter": ["sft", "none"],
     "branches": [4],
     "arms": [["refine-base", "independent"]],

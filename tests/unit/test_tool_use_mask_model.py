@@ -13,6 +13,7 @@ from checkout import TINY_TOOLS
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
 from arc_refinery.config import Guard, Lora, ModelConfig, Sandbox
+from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault, ToolDown
@@ -212,6 +213,9 @@ def test_an_episode_whose_tool_could_not_work_carries_no_loss(tmp_path: Path, mo
             assert float(scored["advantages"][row]) == pytest.approx(own, abs=1e-6)
     share = trainer._metrics["train"]["share/failed"]
     assert share == [sum(failed) / 32]
+    trainer.model.eval()
+    with pytest.raises(InputError, match=r"held-out question sum-.: away"):
+        step(trainer, 0, 8)
 
 
 @pytest.mark.parametrize("shares", [True, False])

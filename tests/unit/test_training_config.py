@@ -43,6 +43,13 @@ def words(text: str) -> set[str]:
         ({"trl": {"output_dir": "here"}}, "output_dir"),
         ({"advantage": "best-of-33"}, "advantage `best-of-33` 2 num_generations 32"),
         ({"advantage": "best-of-1"}, "advantage `best-of-1` 2"),
+        ({"advantage": "best-of-04"}, "advantage best-of-4"),
+        ({"advantage": "leave-one-out"}, "advantage `leave-one-out` scale_rewards `none`"),
+        (
+            {"refill": 1, "advantage": "gain", "rollout": "on-policy", "scale_rewards": "none"},
+            "refill advantage `gain` 0",
+        ),
+        ({"refill": 1, "trl": {"log_completions": True}}, "refill trl.log_completions"),
         ({"advantage": "best"}, "advantage group leave-one-out best-of-4 gain others siblings"),
         ({"advantage": "gain"}, "advantage `gain` rollout `on-policy`"),
         ({"advantage": "others", "rollout": "on-policy"}, "advantage `others` scale_rewards `none`"),

@@ -1,5 +1,6 @@
 """The section `training.grpo`: for any environment (`PolicyGradient`), and for refining (`Grpo`)."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -142,7 +143,7 @@ class PolicyGradient(Optimizer):
 
     @property
     def turn_advantages(self) -> tuple[str, ...]:
-        """Advantages of turns that episodes have what it takes for."""
+        """Advantages of turns that episodes can have."""
         return (OTHERS,)
 
     @property
@@ -158,7 +159,7 @@ class PolicyGradient(Optimizer):
     def best_of(self) -> int | None:
         """The number of completions in `best-of-4`."""
         number = self.advantage.removeprefix(BEST_OF)
-        is_number = self.advantage.startswith(BEST_OF) and number.isascii() and number.isdigit()
+        is_number = self.advantage.startswith(BEST_OF) and re.fullmatch(r"[1-9][0-9]{0,6}", number)
         return int(number) if is_number else None
 
     @property
@@ -222,7 +223,14 @@ class PolicyGradient(Optimizer):
     @model_validator(mode="after")
     def _names_an_advantage(self) -> "PolicyGradient":
         name = self.advantage
-        if name in (GROUP, LEAVE_ONE_OUT):
+        if name == GROUP:
+            return self
+        if name == LEAVE_ONE_OUT and self.scale_rewards != "none":
+            raise ValueError(
+                f"advantage `{name}` is `{GROUP}` times n / (n - 1), which a deviation divides out again: set "
+                "scale_rewards to `none`"
+            )
+        if name == LEAVE_ONE_OUT:
             return self
         if self.best_of is not None:
             if not 2 <= self.best_of <= self.num_generations:
@@ -230,11 +238,11 @@ class PolicyGradient(Optimizer):
                     f"advantage `{name}`: expected a number from 2 to num_generations = {self.num_generations}"
                 )
             return self
-        if self.own_advantage is None and name not in OF_TURNS:
-            names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", *OF_TURNS])
-            raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
-        if name in OF_TURNS and name not in self.turn_advantages:
+        if name in OF_TURNS and name not in self.turn_advantages and hasattr(self, "rollout"):
             raise ValueError(f"advantage `{name}` is for refining in several turns: set rollout to `on-policy`")
+        if self.own_advantage is None and name not in self.turn_advantages:
+            names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", *(self.turn_advantages or OF_TURNS)])
+            raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
         if self.scale_rewards != "none":
             raise ValueError(f"advantage `{name}` is not divided by a deviation: set scale_rewards to `none`")
         if self.trains_with_unsloth:

@@ -98,7 +98,8 @@ class Entry(Strict):
         name = settings.pop(self.key)
         if not settings:
             return str(name)
-        return ",".join([_escaped(name), *(f"{key}={_escaped(value)}" for key, value in settings.items())])
+        texts = {key: "+".join(value) if isinstance(value, tuple) else value for key, value in settings.items()}
+        return ",".join([_escaped(name), *(f"{key}={_escaped(value)}" for key, value in texts.items())])
 
     @classmethod
     def settings_of(cls, word: str) -> dict[str, Any]:

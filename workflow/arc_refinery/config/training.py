@@ -184,6 +184,7 @@ def _run_name(run: Run, keys: Iterable[str]) -> str:
     """Return a name such as `learning-rate-4e-6-lora-r-1`; values are validated, so 4e-6 and 4.0e-6 give one name."""
     sections = (run.lora, run.grpo, run)
     values = {key: next(getattr(section, key) for section in sections if hasattr(section, key)) for key in keys}
+    values = {key: value.rpartition(":")[2] if isinstance(value, str) else value for key, value in values.items()}
     lists = {key: value if isinstance(value, tuple) else (value,) for key, value in values.items()}
     texts = {
         key: "-".join(f"{part:g}".replace("e-0", "e-") if isinstance(part, float) else str(part) for part in parts)

@@ -86,7 +86,7 @@ def make_demonstrations(
             pairs = list(islice(found, plan.settings.n_parents))
             has_target = bool(pairs) or not incorrect
         counts["n_tasks_without_target"] += not has_target
-        for number, (parent, target) in enumerate(pairs[: plan.settings.n_parents]):
+        for number, (parent, target) in enumerate(pairs):
             row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, plan, domain, wording, renderer)
             n_completion = renderer.count(row.completion) + 1
             if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:

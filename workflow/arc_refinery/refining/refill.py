@@ -1,4 +1,4 @@
-"""Dynamic sampling: prompts whose completions all earn the same give way to others, before a step learns.
+"""Dynamic sampling: prompts whose completions all earn the same are replaced by others, before a step learns.
 
 With rewards of 0 and 1 such a group has no gradient but that of the KL term. DAPO (Yu et al. 2025) samples until a
 batch is full of others. Here each round draws as many prompts as there are such groups, and after some it ends:
@@ -10,9 +10,10 @@ batch is full of others. Here each round draws as many prompts as there are such
 from collections.abc import Callable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
-from arc_refinery.refining.scoring import Scorer
+from arc_refinery.refining.scoring import Scorer, by_term
 from arc_refinery.seeding import stream
 
 Rollout = Callable[[Sequence[Any], Any], dict[str, Any]]  # TRL's: prompts, trainer -> tokens, and what rewards read
@@ -43,17 +44,20 @@ class Refill:
         return output
 
     def _scored(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        """Return the output with `attempt`, which spares the scorer another execution."""
+        """Return the output with `attempt` and `terms`, which spare the scorer another evaluation."""
         output = self.rollout(prompts, trainer)
         texts = trainer.processing_class.batch_decode(output["completion_ids"], skip_special_tokens=True)
         with trainer.timed("reward"):
             indices = [row["prompt_index"] for row in trainer.rows]
             attempts = self.scorer.attempts(indices, texts, output["completion_ids"], output.get("episode"))
-        return output | {"attempt": attempts}
+            values = self.scorer.reward.values(attempts)
+        terms = [{name: values[name][index] for name in values} for index in range(len(attempts))]
+        return output | {"attempt": attempts, "terms": terms}
 
     def _refill(self, output: dict[str, Any], trainer: Any) -> None:
         """Replace groups of equal rewards in the output and, in place, their rows, which are TRL's."""
         rows: MutableSequence[Mapping[str, Any]] = trainer.rows
+        before = {"reward": self._rewards(output), "solved": [attempt.is_solved for attempt in output["attempt"]]}
         used = {row["prompt_index"] for row in rows}
         equal, n_drawn, n_tokens = self._equal_groups(output), 0, _tokens(output)
         for number in range(self.n_rounds):
@@ -75,7 +79,8 @@ class Refill:
             trainer.rows = rows
             equal = equal[len(differing) :]
         trainer.state.num_input_tokens_seen += n_tokens - _tokens(output)  # TRL adds those of the output
-        for name, value in {"prompts": n_drawn, "equal_groups": len(equal)}.items():
+        means = {f"{name}_before": fmean(values) for name, values in before.items()}
+        for name, value in {"prompts": n_drawn, "equal_groups": len(equal), **means}.items():
             trainer._metrics["train"][f"refill/{name}"].append(float(value))
 
     def _draw(self, n: int, used: set[int], step: int, number: int) -> list[Mapping[str, Any]]:
@@ -84,9 +89,12 @@ class Refill:
         unused = (row for index in order if (row := self.rows[index])["prompt_index"] not in used)
         return list(islice(unused, n))
 
+    def _rewards(self, output: Mapping[str, Any]) -> list[float]:
+        return self.scorer.rewards(by_term(output["terms"]))
+
     def _equal_groups(self, output: Mapping[str, Any]) -> list[int]:
         """Return the numbers of the groups whose completions all earn the same."""
-        rewards = self.scorer.rewards(self.scorer.reward.values(output["attempt"]))
+        rewards = self._rewards(output)
         return [
             start // self.group
             for start in range(0, len(rewards), self.group)

@@ -138,7 +138,7 @@ class OnPolicyTurns:
     history: History
     max_tokens: int  # length of the longest prompt that leaves room for an answer
     mask_truncated: bool
-    branches: int = 1  # consecutive episodes of a group that go on from the same first answer
+    branches: int = 1  # consecutive episodes of a group that continue the same first answer
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         conversations = [self.prompts[row["prompt_index"]] for row in trainer.rows]

@@ -18,6 +18,11 @@ from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetitio
 FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
 
 
+def by_term(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return the values of each term from those of each completion."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
 class Scorer:
     """A reward function of TRL: executes the last answer of each completion."""
 
@@ -51,16 +56,18 @@ class Scorer:
         log_metric: Callable[[str, float], None],
         episode: Sequence[OnPolicyEpisode] | None = None,
         attempt: Sequence[ScoredAttempt] | None = None,
+        terms: Sequence[Mapping[str, float]] | None = None,
         **_: Any,
     ) -> list[float]:
         """TRL passes the dataset's column `prompt_index`, repeated for each completion.
 
-        `attempt`: what `attempts` has returned, if it was called before.
+        `attempt` and `terms`: what `attempts` and the reward returned, if they were asked before.
         """
         prompts = [self.prompts[index] for index in prompt_index]
         texts = [completion[0]["content"] for completion in completions]
         attempts = attempt or self.attempts(prompt_index, texts, completion_ids, episode)
-        self.terms = values = self.reward.values(attempts)
+        values = self.reward.values(attempts) if terms is None else by_term(terms)
+        self.terms = values
         rewards = self.rewards(values)
         sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
         turns_of = [None] * len(prompts) if episode is None else episode

@@ -39,7 +39,7 @@ def of_completions(rewards: Tensor, settings: PolicyGradient) -> Tensor:
     """Return `leave-one-out` or `best-of-...`: (groups, completions) of rewards -> same shape, scaled as by TRL."""
     n = rewards.shape[1]
     if settings.best_of is None:
-        credit = rewards * (n / (n - 1))
+        credit = rewards * (n / (n - 1))  # minus their mean, that is the reward minus the mean of the others
     else:
         credit = torch.tensor([best_of_k_credit(group, settings.best_of) for group in rewards.tolist()])
     advantages = credit - credit.mean(1, keepdim=True)
@@ -68,15 +68,19 @@ def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
     """Return `gain`, `others` or `siblings` of each turn of each episode of a group.
 
     GRPO compares a completion with the mean of its group, itself included, which shortens the gradient by 1 - 1 / n. So
-    is it here, for all turns.
+    is it here, for all turns. An episode that failed counts nowhere.
     """
-    n, mean = len(group), fmean(episode.reward for episode in group)
+    n = len(group)
+    mean = _mean([episode for episode in group if not episode.failed])
     advantages: list[list[float]] = []
     for index, episode in enumerate(group):
+        if episode.failed:
+            advantages.append([0.0] * episode.n_turns)
+            continue
         first = index - index % branches
         siblings = group[first : first + branches]
         strangers = [*group[:first], *group[first + branches :]]  # with another first answer
-        others = [other for number, other in enumerate(group) if number != index]
+        others = [other for number, other in enumerate(group) if number != index and not other.failed]
         advantages.append([])
         for turn in range(1, episode.n_turns + 1):
             if turn == 1 and name != SIBLINGS:
@@ -85,18 +89,18 @@ def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
             if turn == 1:
                 worth, baseline = _mean(siblings), _mean(strangers)
             elif name == SIBLINGS:
-                worth, baseline = episode.reward, _mean([one for one in siblings if one is not episode])
+                worth, baseline = episode.reward, _mean([sibling for sibling in siblings if sibling is not episode])
             elif name == GAIN:
                 worth, baseline = episode.reward, episode.parents[turn - 2]
             else:
                 there = [other.to_go(turn) for other in others if other.n_turns >= turn]
-                worth, baseline = episode.to_go(turn), fmean(there) if there else _mean(others)
+                worth, baseline = episode.to_go(turn), fmean(there) if there else _mean(others or [episode])
             advantages[-1].append((worth - baseline) * (1 - 1 / n))
     return advantages
 
 
 def _mean(episodes: Group) -> float:
-    return fmean(episode.reward for episode in episodes)
+    return fmean(episode.reward for episode in episodes) if episodes else 0.0
 
 
 class OwnAdvantage:

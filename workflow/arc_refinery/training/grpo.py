@@ -22,6 +22,7 @@ from transformers import PrinterCallback
 from trl import GRPOConfig
 
 from arc_refinery.config import check_weights
+from arc_refinery.config.own_functions import defined_by
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import writing
 from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
@@ -81,6 +82,8 @@ def train_grpo(job: TrainingJob, environment: Environment) -> bool:
 def _check(job: TrainingJob, environment: Environment) -> None:
     """Raise before anything is written if the training cannot start here."""
     training, rows = job.training, environment.data.train
+    if training.own_advantage:
+        defined_by(training.own_advantage)
     try:
         check_weights(job.lora, training)
     except ValueError as error:

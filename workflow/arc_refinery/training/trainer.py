@@ -237,7 +237,11 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
         is_kept = torch.tensor([not completion.failed for completion in self.scorer.scored])
         if self.settings.drop_zero_variance:
-            is_kept &= (rewards != rewards[:, :1]).any(1, keepdim=True).expand_as(rewards).flatten()[own]
+            differ = rewards != rewards[:, :1]
+            if self._of_turns:  # equal rewards can teach what a turn gains
+                teaches = processes.gather(scored["advantages"].reshape(len(inputs), -1).any(1).tolist())
+                differ |= torch.tensor(teaches).view(rewards.shape)
+            is_kept &= differ.any(1, keepdim=True).expand_as(rewards).flatten()[own]
         if self.settings.drop_zero_variance or not is_kept.all():
             scored["completion_mask"] = scored["completion_mask"] * is_kept.to(scored["completion_mask"]).unsqueeze(1)
             carries_loss = scored["completion_mask"] * scored.get("tool_mask", 1)

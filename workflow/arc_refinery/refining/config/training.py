@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, NonNegativeInt, PositiveInt, Share, Strict
-from arc_refinery.config.grpo import OF_TURNS, SIBLINGS, PolicyGradient
+from arc_refinery.config.grpo import GAIN, OF_TURNS, SIBLINGS, PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
 from arc_refinery.config.training import Methods, Run
@@ -16,8 +16,9 @@ class Demonstrations(Strict):
     targets: Literal["source", "attempts", "nearest", "hindsight"] = Field(
         "source",
         description="The correct program of a row: `source`: the task's own (only for tasks shown without "
-        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `hindsight`, for ARC: every "
-        "attempt that ran, on the task that its own outputs make of the train pairs (Pourcel et al. 2025).",
+        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one whose "
+        "program is most like the incorrect one; `hindsight`, for ARC: every attempt that ran, on the task that its "
+        "own outputs make of the train pairs (Pourcel et al. 2025).",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(
@@ -76,7 +77,7 @@ class Grpo(PolicyGradient):
     )
     branches: PositiveInt = Field(
         1,
-        description="For `on-policy` with `advantage: siblings`: episodes that go on from the same first answer. Of 16 "
+        description="For `on-policy` with `advantage: siblings`: episodes that continue the same first answer. With 16 "
         "`num_generations` and 4 branches, each of four first answers is refined four times.",
     )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
@@ -86,8 +87,8 @@ class Grpo(PolicyGradient):
     )
     refill: NonNegativeInt = Field(
         0,
-        description="Draw other prompts, at most so many times in a step, in the place of those whose completions all "
-        "earn the same (dynamic sampling, DAPO, Yu et al. 2025). Pays where sampling is fast.",
+        description="Draw other prompts, at most so many times in a step, instead of those whose completions all earn "
+        "the same (dynamic sampling, DAPO, Yu et al. 2025). For where sampling is fast (docs/methods.md).",
     )
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
     n_processes: Annotated[PositiveInt, TUNING] = Field(
@@ -145,6 +146,16 @@ class Grpo(PolicyGradient):
                 f"n_processes = {n}: n_heldout = {self.n_heldout} must be a multiple of prompts_per_step = "
                 f"{self.prompts_per_step}, so that all answer as many held-out prompts"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_can_be_refilled(self) -> "Grpo":
+        if self.refill and self.advantage == GAIN:
+            raise ValueError(
+                "refill with advantage `gain`: episodes with equal rewards can teach what a turn gains; set refill to 0"
+            )
+        if self.refill and self.trl.get("log_completions"):
+            raise ValueError("refill: TRL would log completions beside other prompts; remove trl.log_completions")
         return self
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 | program and the one that it refines | n tasks | same program | same outputs | likeness |
 | turn 2 × 8 of `refine` | 45 | 44.2 % [33.9, 54.4] | 74.4 % [65.6, 83.3] | 91.2 % [88.0, 94.5] |
-| turn 1, further attempts | 45 | 0.0 % [0.0, 0.0] | 12.2 % [5.1, 19.3] | 48.9 % [43.1, 54.7] |
+| for comparison: other answers to the first prompt | 45 | 0.1 % [0.0, 0.4] | 14.4 % [8.8, 20.1] | 37.0 % [34.8, 39.3] |
 """
 
 from collections.abc import Callable, Collection
@@ -57,19 +57,20 @@ def section(experiment: Refining, results: SetResults, files: Callable[[str], Br
         before = arm.branch(turn.turn - 1)
         rows.append(row(turn_title(turn), turn.branch, before, attempts))
         if turn.turn == 2 and before not in references:
-            refined = attempts[["task_id", "parent_id"]].drop_duplicates()
-            last = results.branches[before].groupby("task_id").tail(N_COMPARED)
-            pairs = last.drop(columns="parent_id").merge(refined, on="task_id")
+            first = results.branches[before].drop(columns="parent_id")
+            refined = first[first["attempt_id"].isin(attempts["parent_id"])]
+            refined = refined[["prompt_id", "attempt_id"]].rename(columns={"attempt_id": "parent_id"})
+            pairs = first.groupby("prompt_id").head(N_COMPARED).merge(refined, on="prompt_id")
             pairs = pairs[pairs["attempt_id"] != pairs["parent_id"]]
             by = before.removeprefix("turn1").removeprefix("-")
-            title = f"for comparison: other first attempts{f' ({by})' if by else ''}"
+            title = f"for comparison: other answers to the first prompt{f' ({by})' if by else ''}"
             references[before] = row(title, before, before, pairs)
     if not rows:
         return []
     return [
-        "### Repeated, repaired or written anew",
+        "### Repeated, repaired or started over",
         "Programs of a later turn beside the one that each of them refines; for comparison, other first attempts at "
-        "the same tasks, which have not read it. *Likeness*: the words and signs that two programs have in common, in "
+        "the same prompt, which have not read it. *Likeness*: the words and signs that two programs have in common, in "
         "order, as a share of all their words and signs; *same program*: a likeness of 100 %; *same outputs*: it ran, "
         f"and gave the same on the {domain.shown}. Means over tasks, of at most {N_COMPARED} attempts each.",
         markdown_table(

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from arc_refinery.config.arms import COMPARE, BaseArm, Compared
 from arc_refinery.config.base import (
@@ -55,6 +55,11 @@ BuiltInUser = Literal["check-again"]
 User = Annotated[str, AfterValidator(_is_user)]  # check-again, or a function: users.py:reply
 
 
+def _names(value: Any) -> Any:
+    """Split the names of an entry that is one word: `mine.py:Index,where=process,retry_on=Away+Busy`."""
+    return value.split("+") if isinstance(value, str) else value
+
+
 class ToolChoice(Entry):
     key: ClassVar = "tool"
     tool: str = Field(
@@ -72,10 +77,11 @@ class ToolChoice(Entry):
         description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
         "job's process.",
     )
-    retry_on: tuple[Line, ...] = Field(
-        ("ConnectionError", "TimeoutError"),
-        description="For `where: process`: names of exceptions, and so of those derived from them, that say that the "
-        "tool could not work, whatever the call was (docs/tool-use.md). The model reads any other one as a result.",
+    retry_on: Annotated[tuple[Line, ...], BeforeValidator(_names)] = Field(
+        (),
+        description="For `where: process`: names of exceptions (`[OperationalError]`; those derived from them count, "
+        "too) which mean that the tool could not work, whatever the call was (docs/tool-use.md). The model reads any "
+        "other one as a result.",
     )
     max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
@@ -105,7 +111,7 @@ class ToolChoice(Entry):
             raise ValueError(f"{self.tool!r:.100} is not a tool; expected {', '.join(built_in)}, or `file.py:name`")
         if self.own_code is None and self.where == "process":
             raise ValueError(f"where belongs to a tool of your own (`file.py:name`), not to {self.tool}; remove it")
-        if self.where != "process" and self.retry_on != ToolChoice.model_fields["retry_on"].default:
+        if self.where != "process" and self.retry_on:
             raise ValueError("retry_on is for tools in the job's process: set where to `process`, or remove it")
         if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
             raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")

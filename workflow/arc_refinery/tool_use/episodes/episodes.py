@@ -52,7 +52,7 @@ class Rollout:
     results: list[CallResult] = field(default_factory=list)  # results of all calls, in order
     ending: Ending | None = None
     user: User | None = None  # None: the first answer ends the episode
-    failure: str = ""  # why a tool could not work, with the ending `failed`; such an episode is nobody's result
+    failure: str = ""  # why a tool could not work, with the ending `failed`; such an episode is no result
 
     @property
     def n_counted(self) -> int:

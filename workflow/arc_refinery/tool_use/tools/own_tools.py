@@ -22,7 +22,7 @@ from arc_refinery.tool_use.config.tool_signatures import ToolSignature, signatur
 
 PROCESS_SECONDS = 10.0  # limit of a call in the job's process, unless the config gives one
 RETRY_AFTER = (1.0, 5.0)  # seconds before the second and the third try of a call to a tool that cannot work
-_is_down: dict[str, bool] = {}  # tools that could not work when they were last called: nobody waits for them again
+_is_down: dict[str, bool] = {}  # tools that could not work when they were last called: their next call is tried once
 _INSTANCE = "_instance_of_this_episode"
 
 

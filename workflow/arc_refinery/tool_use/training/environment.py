@@ -36,7 +36,7 @@ from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
-from arc_refinery.tool_use.training.failures import FailureLimit, without_failed
+from arc_refinery.tool_use.training.failures import FailureLimit, spread, without_failed
 from arc_refinery.tool_use.training.reward_terms import scored_episode
 from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.rewards import Reward
@@ -118,11 +118,9 @@ class Rewards:
         num_generations: int,
         max_tokens: int,
         reward: Reward,
-        max_failed: float = 1.0,
     ) -> None:
         """`executors` run programs, and compare their values with the expected ones (code_exec.py)."""
         self.reward = reward
-        self.limit = FailureLimit(max_failed)
         self.executors = executors
         self.num_generations = num_generations
         self.max_tokens = max_tokens  # limit of an episode
@@ -141,8 +139,9 @@ class Rewards:
             scored_episode(question, episode, grade, self.max_tokens)
             for question, episode, grade in zip(questions, episodes, graded, strict=True)
         ]
-        self.terms = values = self.reward.values(finished)
         failed = [episode.ending == "failed" for episode in episodes]
+        graded_values = self.reward.values([ended for ended in finished if ended.ending != "failed"])
+        self.terms = values = {name: spread(term, failed) for name, term in graded_values.items()}
         rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
         rewards = without_failed(rewards, failed, self.num_generations)
         earned = self.reward.earned(values, [ended.n_turns for ended in finished])
@@ -164,10 +163,9 @@ class Rewards:
         ]
         metrics = step_metrics(self.scored, self.num_generations) | _metrics(episodes)
         if self.reward.terms != CORRECT:
-            metrics |= self.reward.metrics(values)
+            metrics |= self.reward.metrics(graded_values)
         for name, value in metrics.items():
             log_metric(name, value)
-        self.limit.add([episode.failure for episode in episodes])
         return rewards
 
 
@@ -199,8 +197,11 @@ def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
 
 
 class ToolTrainer(Trainer):
-    def __init__(self, renderer: ToolRenderer, generation: Generation, users: Users, **arguments: Any) -> None:
-        super().__init__(**arguments)
+    def __init__(
+        self, renderer: ToolRenderer, generation: Generation, users: Users, settings: ToolGrpo, **arguments: Any
+    ) -> None:
+        super().__init__(settings=settings, **arguments)
+        self.failures = FailureLimit(settings.max_failed, settings.prompts_per_step * settings.num_generations)
         self._tokenizer.response_template = None  # otherwise TRL also parses first turns, and deeply nested JSON raises
         self.renderer = renderer
         self.generation = generation
@@ -233,6 +234,7 @@ class ToolTrainer(Trainer):
         with self.timed("tools"):
             run_episodes(episodes, sample, self.renderer, self.generation, frozenset(self.eos_token_ids))
         self._seconds["tools"] -= self._seconds["sampling"] - sampled_before
+        self._note_failures(environments)
         results = [result for episode in episodes for result in episode.results]
         return (
             [episode.mask for episode in episodes],
@@ -246,6 +248,15 @@ class ToolTrainer(Trainer):
             sum(result.fault is not None for result in results),
             [[] for _ in episodes],  # images
         )
+
+    def _note_failures(self, environments: Sequence[EpisodeEnvironment]) -> None:
+        """Raise `InputError` for too many failed episodes; of held-out ones, which choose the adapter, for any."""
+        if self.model.training:
+            self.failures.add([environment.episode.failure for environment in environments])
+            return
+        for environment in environments:
+            if environment.episode.failure:
+                raise InputError(f"held-out question {environment.question.question_id}: {environment.episode.failure}")
 
     def _check_prompt(self, prompt: Any, ids: list[int], toolbox: Toolbox) -> None:
         """Raise unless TRL renders the prompt as the evaluation does."""
@@ -339,7 +350,6 @@ class ToolEnvironment:
                 self.training.num_generations,
                 self.generation.max_episode_tokens,
                 self.reward,
-                self.training.max_failed,
             ),
             environment_factory=self._factories(),
             **arguments,

@@ -1,7 +1,7 @@
-"""Episodes in which a tool could not work: left out of their groups, and too many of them end the training.
+"""Episodes in which a tool could not work: they carry no loss, and too many of them end the training.
 
-Four episodes earn 1, 0, 0 and, because a database was away, nothing that could be graded. The fourth counts as their
-mean, 1/3: the group's mean stays what it is without it. It carries no loss.
+Four episodes earn 1, 0, 0 and, because a database was away, nothing that could be graded. The fourth counts as the mean
+of the others, 1/3, so that their mean stays what it is without it.
 """
 
 from collections import deque
@@ -24,21 +24,28 @@ def without_failed(rewards: Sequence[float], failed: Sequence[bool], group: int)
     return replaced
 
 
-class FailureLimit:
-    """Counts failed episodes over the last steps."""
+def spread(values: Sequence[float], failed: Sequence[bool]) -> list[float]:
+    """Return the values of graded episodes at their places among all; those of failed ones are 0."""
+    rest = iter(values)
+    return [0.0 if has_failed else next(rest) for has_failed in failed]
 
-    def __init__(self, max_failed: float) -> None:
+
+class FailureLimit:
+    """Counts failed episodes of the last `N_STEPS` steps."""
+
+    def __init__(self, max_failed: float, episodes_per_step: int) -> None:
         self._max_failed = max_failed
-        self._n_failed: deque[int] = deque(maxlen=N_STEPS)
+        self._n_episodes = N_STEPS * episodes_per_step
+        self._latest: deque[bool] = deque(maxlen=self._n_episodes)
 
     def add(self, failures: Sequence[str]) -> None:
-        """Add the episodes of a step: why a tool could not work, empty if all could. Raises `InputError`."""
-        reasons = [reason for reason in failures if reason]
-        self._n_failed.append(len(reasons))
-        n_failed, n_episodes = sum(self._n_failed), N_STEPS * len(failures)
-        if n_failed > self._max_failed * n_episodes:
+        """Add episodes of training: why a tool could not work, empty if all could. Raises `InputError`."""
+        self._latest.extend(reason != "" for reason in failures)
+        n_failed = sum(self._latest)
+        if any(failures) and n_failed > self._max_failed * self._n_episodes:
+            reason = next(filter(None, reversed(failures)))
             raise InputError(
-                f"{n_failed} episodes of the last {len(self._n_failed)} steps failed, more than max_failed = "
-                f"{self._max_failed:g} of the {n_episodes} of {N_STEPS} steps: {reasons[-1]}. Make the tool work, then "
+                f"a tool could not work in {n_failed} of the last {len(self._latest)} episodes, more than max_failed = "
+                f"{self._max_failed:g} of the {self._n_episodes} of {N_STEPS} steps: {reason}. Make it work, then "
                 "start the job again: it resumes from the newest checkpoint"
             )

@@ -143,7 +143,7 @@ class ArcExperiment(Refining):
         if learns_from_sources and (not self.parts or self.sampling_of(self.part_names[0]).use_data_augmentation):
             raise ValueError(
                 "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
-                "parts.use_data_augmentation to false, or the targets to `attempts`"
+                "parts.use_data_augmentation to false, or the targets to `attempts` or `nearest`"
             )
         return self
 
