@@ -1,6 +1,7 @@
 """Episodes without a model: completions decided beforehand in the place of TRL's, and a tokenizer of bytes."""
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -38,6 +39,7 @@ class Sampling:
 
     def __init__(self, tokenizer: Any, conversation: Any, *turns: list[list[int]]) -> None:
         self.rows = [{"prompt": conversation, "prompt_index": 0}] * len(turns[0])
+        self.model = SimpleNamespace(training=True)
         self.processing_class, self.eos_token_ids = tokenizer, [tokenizer.eos_token_id]
         self.turns = list(turns)
         self.prompts_seen: list[list[list[int]]] = []
