@@ -1,5 +1,6 @@
 """Programs that share a child: who may, and that it shows in nothing but the speed."""
 
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -8,7 +9,7 @@ from factories import make_grid
 
 from arc_refinery.barc import common
 from arc_refinery.sandbox import Executor, Limits, Outcome, Program
-from arc_refinery.sandbox.sharing import Sharing
+from arc_refinery.sandbox.sharing import VERSION, Sharing
 
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=20.0, memory_mb=256)
 SHARING = Sharing(common, [common])
@@ -31,6 +32,7 @@ def outcomes(executor: Executor, sources: list[str]) -> list[Outcome]:
     return list(executor.run(Program(str(i), source, (GRID, GRID)) for i, source in enumerate(sources)))
 
 
+@pytest.mark.skipif(sys.version_info[:2] != VERSION, reason="no program shares in other versions of Python")
 @pytest.mark.parametrize(
     "source",
     [

@@ -28,6 +28,7 @@ calls, or the calls as an example.
 import ast
 import builtins
 import symtable
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -340,8 +341,28 @@ def _root(chain: Sequence[ast.AST]) -> str:
     return chain[0].id if chain and isinstance(chain[0], ast.Name) else ""
 
 
+class _GeneratorsAlone(ast.NodeTransformer):
+    """Writes comprehensions as generator expressions, which have the same names."""
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.GeneratorExp:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_SetComp(self, node: ast.SetComp) -> ast.GeneratorExp:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.GeneratorExp:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+
+
 def _table(code: ast.stmt | str) -> symtable.SymbolTable:
-    return symtable.symtable(code if isinstance(code, str) else ast.unparse(code), "<code>", "exec")
+    """Return the names of code. From Python 3.12 on, those of comprehensions are in no table of their own (PEP 709)."""
+    text = code if isinstance(code, str) else ast.unparse(code)
+    if sys.version_info >= (3, 12):
+        text = ast.unparse(_GeneratorsAlone().visit(ast.parse(text)))
+    return symtable.symtable(text, "<code>", "exec")
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
