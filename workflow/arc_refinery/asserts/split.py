@@ -344,13 +344,11 @@ def _root(chain: Sequence[ast.AST]) -> str:
 class _GeneratorsAlone(ast.NodeTransformer):
     """Writes comprehensions as generator expressions, which have the same names."""
 
-    def visit_ListComp(self, node: ast.ListComp) -> ast.GeneratorExp:
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.GeneratorExp:
         self.generic_visit(node)
         return ast.GeneratorExp(node.elt, node.generators)
 
-    def visit_SetComp(self, node: ast.SetComp) -> ast.GeneratorExp:
-        self.generic_visit(node)
-        return ast.GeneratorExp(node.elt, node.generators)
+    visit_SetComp = visit_ListComp
 
     def visit_DictComp(self, node: ast.DictComp) -> ast.GeneratorExp:
         self.generic_visit(node)

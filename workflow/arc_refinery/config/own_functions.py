@@ -2,6 +2,7 @@
 
 import faulthandler
 import importlib.util
+import math
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from numbers import Real
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
@@ -54,6 +56,14 @@ class OwnFunction:
         frames = traceback.extract_tb(error.__traceback__)
         lines = (frame.lineno for frame in reversed(frames) if Path(frame.filename).resolve() == own)
         return next((f"in line {line}" for line in lines), "in another file")
+
+
+def number_in(value: object) -> float:
+    """Return the number that a function of the user returned: not a number if it is none, infinite if too large."""
+    try:
+        return float(value) if isinstance(value, Real) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def defined_by(code: OwnCode) -> Any:

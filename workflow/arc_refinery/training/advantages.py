@@ -15,10 +15,8 @@ et al. 2004). Rewards that are normalised over the episodes that have a turn, an
 mean: the policy decides who has a second turn.
 """
 
-import math
 from collections.abc import Sequence
 from math import comb
-from numbers import Real
 from statistics import fmean
 
 import torch
@@ -27,7 +25,7 @@ from torch import Tensor
 from arc_refinery.config import PolicyGradient
 from arc_refinery.config.grpo import GAIN, SIBLINGS
 from arc_refinery.config.own_code import OwnCode
-from arc_refinery.config.own_functions import OwnFunction
+from arc_refinery.config.own_functions import OwnFunction, number_in
 from arc_refinery.training.step_metrics import ScoredCompletion
 
 MAX_ADVANTAGE = 1e6  # from a function of the user
@@ -125,10 +123,7 @@ class OwnAdvantage:
         return [[self._number(value, about) for value in own] for own in numbers]
 
     def _number(self, value: object, about: str) -> float:
-        try:
-            number = float(value) if isinstance(value, Real) else math.nan
-        except OverflowError:
-            number = math.inf
+        number = number_in(value)
         if not abs(number) <= MAX_ADVANTAGE:
             fault = f"returned {value!r:.80}; expected numbers of at most {MAX_ADVANTAGE:g} in size"
             raise self._function.error(about, fault)

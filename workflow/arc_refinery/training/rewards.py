@@ -1,14 +1,12 @@
 """The reward in training: weighted terms, whose functions are built in or of the user."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Real
 from statistics import fmean
 from typing import Any
 
 from arc_refinery.config import RewardTerm
 from arc_refinery.config.own_code import OwnCode
-from arc_refinery.config.own_functions import OwnFunction
+from arc_refinery.config.own_functions import OwnFunction, number_in
 from arc_refinery.config.rewards import ByTurn
 from arc_refinery.files import content_hash
 from arc_refinery.training.step_metrics import REWARD_TERM
@@ -61,7 +59,7 @@ def _own_score(code: OwnCode) -> Callable[[Any], float]:
     def score(completion: Any) -> float:
         value, n_turns = function(completion, completion.about), getattr(completion, "n_turns", None)
         by_turn = isinstance(value, list | tuple) and len(value) == n_turns
-        numbers = [_number(one) for one in (value if by_turn else [value])]
+        numbers = [number_in(part) for part in (value if by_turn else [value])]
         if not all(abs(number) <= MAX_REWARD for number in numbers):
             is_list = n_turns and isinstance(value, list | tuple)
             turns = f", or a list of {n_turns}, one for each turn" if is_list else ""
@@ -70,11 +68,3 @@ def _own_score(code: OwnCode) -> Callable[[Any], float]:
         return ByTurn(numbers) if by_turn else numbers[0]
 
     return score
-
-
-def _number(value: object) -> float:
-    """Return the number that a user's function returned; not a number if it is none."""
-    try:
-        return float(value) if isinstance(value, Real) else math.nan
-    except OverflowError:
-        return math.inf

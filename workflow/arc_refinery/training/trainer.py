@@ -231,7 +231,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         rewards = self._rewards.view(-1, self.settings.num_generations)
         own = slice(processes.index() * len(inputs), (processes.index() + 1) * len(inputs))
         if self._of_turns:
-            scored["advantages"] = self._advantages_of_turns(scored, self._of_turns)
+            scored["advantages"] = self._advantages_of_turns(scored, self._of_turns, own)
         elif self.settings.advantage != GROUP:  # which is TRL's
             advantages = of_completions(rewards, self.settings)
             scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
@@ -254,13 +254,15 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                 self.samples.add(self.state.global_step + 1, kept)
         return scored
 
-    def _advantages_of_turns(self, scored: Mapping[str, Tensor], of_group: OfTurns) -> Tensor:
-        """Return an advantage per completion of this process, (rows,), or per token if turns differ, (rows, tokens)."""
+    def _advantages_of_turns(self, scored: Mapping[str, Tensor], of_group: OfTurns, rows: slice) -> Tensor:
+        """Return an advantage per completion of this process, (rows,), or per token if turns differ, (rows, tokens).
+
+        `rows`: those of this process among all.
+        """
         completions, n = processes.gather(list(self.scorer.scored)), self.settings.num_generations
         starts = range(0, len(completions), n)
-        values = [turns for start in starts for turns in of_group(completions[start : start + n])]
-        first, advantages = processes.index() * len(self.scorer.scored), scored["advantages"]
-        own = values[first : first + len(self.scorer.scored)]
+        own = [turns for start in starts for turns in of_group(completions[start : start + n])][rows]
+        advantages = scored["advantages"]
         if all(len(turns) == 1 for turns in own):
             return advantages.new_tensor([turns[0] for turns in own])
         by_token = advantages.new_zeros(scored["completion_ids"].shape)

@@ -1,8 +1,8 @@
 """Report section on what a later attempt does with the program that it refines: repeat it, repair it, or start over.
 
 | program and the one that it refines | n tasks | same program | same outputs | likeness |
-| turn 2 × 8 of `refine` | 45 | 44.2 % [33.9, 54.4] | 74.4 % [65.6, 83.3] | 91.2 % [88.0, 94.5] |
-| for comparison: other answers to the first prompt | 45 | 0.1 % [0.0, 0.4] | 14.4 % [8.8, 20.1] | 37.0 % [34.8, 39.3] |
+| turn 2 × 8 of `refine` | 45 | 46.4 % [39.2, 53.6] | 70.3 % [62.7, 77.9] | 90.6 % [88.8, 92.4] |
+| for comparison: other answers to the first prompt | 45 | 0.0 % [0.0, 7.9] | 12.2 % [6.5, 17.9] | 37.1 % [34.1, 40.0] |
 """
 
 from collections.abc import Callable, Collection
