@@ -28,6 +28,7 @@ from arc_refinery.sampling.gpu_memory import (
     forward_pass,
     memory_page,
     memory_warnings,
+    sampled_tokens,
     training_pass,
 )
 
@@ -471,6 +472,18 @@ def test_sampling_by_transformers_takes_a_batch_or_the_longest_prompt():
     # 8 completions of 8,000 tokens, one of which the window holds beside the prompt
     longer = sampling(model__window=20_000, sampling__max_output_tokens=8000)
     assert longer["KV cache of 76,000 tokens"] == 76_000 * 131072
+
+
+@pytest.mark.parametrize(
+    ("free", "expected"),
+    [
+        (0, 32768),  # what the estimate counts, however little is free
+        (40 * GIB, 20 * GIB // (2 * 131_072 + 16 * 128_256 // 256)),  # keys and values twice, and a row's logits
+        (1000 * GIB, 262144),  # more would not be faster
+    ],
+)
+def test_the_memory_of_a_gpu_decides_how_many_tokens_transformers_samples_together(free: int, expected: int):
+    assert sampled_tokens(LLAMA_8B, 2, 256, free) == expected
 
 
 def test_turns_sampled_by_transformers_keep_their_keys_for_the_next_turn():

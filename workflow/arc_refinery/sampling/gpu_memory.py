@@ -16,7 +16,8 @@ from arc_refinery.config.experiment import SampledTogether
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import Shape, shape_of
 
-SAMPLED_TOKENS = 32768  # prompts and completions that transformers samples together; more only for one prompt
+SAMPLED_TOKENS = 32768  # prompts and completions that transformers samples together; more for one prompt, or on a GPU
+MOST_SAMPLED_TOKENS = 8 * SAMPLED_TOKENS  # more rows make a step of a small network hardly cheaper per token
 LIMIT = 0.85  # share of a GPU's memory
 MIB, GIB = 2**20, 2**30  # HTCondor also counts a GPU's memory in MiB
 WIDTH: dict[Dtype, int] = {"float32": 4, "float16": 2, "bfloat16": 2}  # bytes
@@ -348,6 +349,16 @@ def _generation(shape: Shape, width: int, n_rows: int, n_tokens: int, n_read: in
         f"KV cache of {n_tokens:,} tokens": n_tokens * shape.kv_bytes_per_token(width),
         "reading prompts": forward_pass(shape, width, n_read) + _choosing(shape, n_rows),
     }
+
+
+def sampled_tokens(shape: Shape, width: int, max_output_tokens: int, free: int) -> int:
+    """Return the tokens of prompts and completions that transformers samples together on a GPU with `free` bytes.
+
+    Half of these bytes hold keys and values, twice while rows that have ended are dropped, and what the choice of each
+    row's next token needs.
+    """
+    per_token = 2 * shape.kv_bytes_per_token(width) + _choosing(shape, 1) // max_output_tokens
+    return min(max(free // 2 // per_token, SAMPLED_TOKENS), MOST_SAMPLED_TOKENS)
 
 
 def _engine(shape: Shape, width: int, n_batched: int, n_sequences: int) -> Items:

@@ -26,11 +26,12 @@ from transformers.utils.logging import disable_progress_bar
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import ModelError
 from arc_refinery.models.files import read_by_library
+from arc_refinery.models.shape import shape_of
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled, no_report
 from arc_refinery.sampling.draws import Draws
-from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS
+from arc_refinery.sampling.gpu_memory import SAMPLED_TOKENS, WIDTH, sampled_tokens
 from arc_refinery.sampling.library_arguments import four_bits
 from arc_refinery.sampling.prefixes import Keys
 from arc_refinery.sampling.rows import Rows, check_finite
@@ -47,6 +48,7 @@ class TransformersSampler:
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         if self.device == "cpu":
             _keep_freed_memory()
+        self.model = model
         self.tokenizer = tokenizer
         self.network = load_network(model, adapter, self.device)
         obstacle = enable_layouts(self.network)
@@ -59,8 +61,7 @@ class TransformersSampler:
         self.read: list[tuple[tuple[int, ...], Keys]] = []  # the texts that the last turns have read, and their keys
 
     def sample(self, requests: Sequence[Request]) -> Iterator[Sampled]:
-        largest = SAMPLED_TOKENS if self.shares else 0  # 0: each request alone
-        for batch in batches(requests, self.decoding.max_output_tokens, largest):
+        for batch in batches(requests, self.decoding.max_output_tokens, self.largest_batch()):
             sizes = [request.n for request in batch]
             owners = torch.arange(len(batch)).repeat_interleave(torch.tensor(sizes))
             draws = Draws(self.decoding, [request.seed for request in batch], sizes, self.device)
@@ -68,6 +69,15 @@ class TransformersSampler:
                 self._sample([tuple(request.ids) for request in batch], owners, torch.arange(len(owners)), draws)
             )
             yield {request.request_id: [next(samples) for _ in range(request.n)] for request in batch}
+
+    def largest_batch(self) -> int:
+        """Return the tokens of prompts and completions that are sampled together; 0: each request alone."""
+        if not self.shares:
+            return 0
+        if self.device == "cpu":
+            return SAMPLED_TOKENS  # results depend on it, so not on the machine
+        free, _ = torch.cuda.mem_get_info()
+        return sampled_tokens(shape_of(self.model.path), WIDTH[self.model.dtype], self.decoding.max_output_tokens, free)
 
     def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         seed = stream_seed(*seeds) % 2**32  # one random generator for the whole batch
