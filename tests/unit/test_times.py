@@ -87,5 +87,5 @@ def test_the_shipped_experiments_request_more_memory_than_their_jobs_used(name: 
     kinds = {"sample": needs.sample, "episodes": needs.sample, "sft": needs.train, "train": needs.train}
     rows = [line.strip("| ").split(" | ") for line in REPORTED[name].read_text().splitlines() if line.startswith("| ")]
     used = {row[0]: float(row[-1].replace(",", "")) for row in rows[2:-1]}
-    assert "train" in used
+    assert used.keys() & {"train", "sample"}
     assert not {stage for stage, megabytes in used.items() if megabytes > kinds.get(stage, needs.cpu).mem_mb}
