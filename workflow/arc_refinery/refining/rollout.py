@@ -80,6 +80,13 @@ class OnPolicyEpisode:
         return [token for token, is_sampled in zip(self.completion_ids, self.mask, strict=True) if is_sampled]
 
 
+def can_be_refined(grade: Any, domain: Domain, include_errors: bool) -> bool:
+    """Return whether an answer with this grade gets feedback: it is wrong or, with `include_errors`, has failed."""
+    if grade.status == Status.ok:
+        return bool(grade.score < 1.0)
+    return include_errors and grade.status in domain.failures_to_refine
+
+
 class Continuation:
     """The tokens that a chat template puts between two answers.
 
@@ -189,10 +196,9 @@ class OnPolicyTurns:
     def _continue(self, episode: _Episode, continuation: Continuation) -> bool:
         """Append feedback on the last answer; return false if there is nothing to refine, or no room for it."""
         turn = episode.turns[-1]
-        grade, failures = turn.grade, self.domain.failures_to_refine if self.include_errors else ()
-        if grade.status not in failures and not (grade.status == Status.ok and grade.score < 1.0):
+        if not can_be_refined(turn.grade, self.domain, self.include_errors):
             return False
-        feedback = self.domain.feedback(episode.prompt.prompt, grade, self.wording)
+        feedback = self.domain.feedback(episode.prompt.prompt, turn.grade, self.wording)
         episode.between = continuation.ids(episode.prompt, turn.ids, feedback)
         before = episode.context if self.history == "whole" else episode.prompt_ids
         episode.context = before + turn.ids + episode.between

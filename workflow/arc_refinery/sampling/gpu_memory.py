@@ -3,8 +3,9 @@
     layer inputs kept by gradient checkpointing: 32 layers x 4 completions x 9,700 tokens x 4,096 x 2 bytes = 9.5 GiB
 
 Weights, checkpoints and KV cache follow exactly from sizes. The backward pass of a layer is what PyTorch allocates for
-it, on a CPU or with fake tensors (tests/unit/test_gpu_memory.py compares), on an H100 and an H200 (tests/gpu). Estimates
-and assumptions are labelled; `LIMIT` leaves room for what is not counted, mainly fragmentation of PyTorch's allocator.
+it, on a CPU or with fake tensors (tests/unit/test_gpu_memory.py compares), on an H100 and an H200 (tests/gpu).
+Estimates and assumptions are labelled; `LIMIT` leaves room for what is not counted, mainly fragmentation of PyTorch's
+allocator.
 """
 
 from collections.abc import Iterator
