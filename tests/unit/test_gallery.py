@@ -112,6 +112,16 @@ def test_a_control_is_shown_only_where_nothing_else_refines(arms: list[dict[str,
     assert expected == (pair and tuple(arm.name for arm in pair))
 
 
+@pytest.mark.parametrize(("first", "shown"), [("refine", "refine"), ("later", "later"), ("blind", "later")])
+def test_the_arm_that_the_primary_comparison_asks_about_is_shown(first: str, shown: str):
+    arms = (arm("independent", 4), arm("refine", 2, 2), arm("later", 2, 2), arm("blind", 2, 2, feedback="none"))
+    content = settings({arm["name"]: arm["turns"] for arm in arms})
+    content["evaluation"]["primary"] = {"set": content["evaluation"]["sets"][0]["name"], "arms": [first, "independent"]}
+    asked = config.validate_experiment(content, "test", ArcExperiment)
+    pair = gallery.pair_to_show(asked)
+    assert pair and pair[0].name == shown
+
+
 # ---- what is said ----
 
 

@@ -161,10 +161,15 @@ def _draw(domain: Domain, task: Any, attempts: Mapping[str, GradedAttempt], is_s
 
 
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
-    """Return the last arm that refines and its baseline; controls only if no other arm refines."""
+    """Return an arm that refines and its baseline: the primary comparison's first one, else the last.
+
+    Controls only if no other arm refines.
+    """
     pairs = refining_pairs(experiment) or [(arm, experiment.arms[0]) for arm in experiment.arms if len(arm.turns) > 1]
     informed = [(arm, baseline) for arm, baseline in pairs if not arm.is_control]
-    return next(reversed(informed or pairs), None)
+    primary = experiment.evaluation.primary
+    asked = [pair for pair in informed if primary and pair[0].name == primary.arms[0]]
+    return next(reversed(asked or informed or pairs), None)
 
 
 def choose(
