@@ -163,7 +163,7 @@ def completion(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("train --kind tool-use --max-e", "--max-episode-tokens"),
         ("train --max-e", ""),
         ("train --guard.max-k", "--guard.max-kl"),
-        ("compare --", "--set --output"),
+        ("compare --", "--set --task --score --runs --side --where --output"),
         ("grade --attempts resul", ""),  # files, by bash itself
     ],
 )

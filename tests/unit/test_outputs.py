@@ -58,7 +58,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
     "prompts export": (["--output", "out"], ["out/"]),
     "prompts learn": (["--messages", "in", "--output", "out"], ["out/"]),
-    "compare": (["a", "b", "--output", "out.md"], ["out.md", "out.html"]),
+    "compare": (["a.csv", "b.csv", "--output", "out.md"], ["out.md", "out.html", "out.png", "out.svg"]),
     "report curves": (["--log", "in", "--output", "out.png"], ["out.png", "out.svg"]),
     "report lengths": (
         ["--prompts", "in", "--max-model-len", "9", "--output", "out"],

@@ -59,28 +59,40 @@ class WriteReport(Command):
 
 
 class Compare(Command):
-    """Compare experiments, or arms of them, paired by task or question.
+    """Compare experiments, arms of them, or the scores in files of any evaluation, paired by task or question.
 
-    Without arms, arms with the same name are compared. Differences are an earlier side minus a later one.
+    Without arms, arms with the same name are compared. Differences are an earlier side minus a later one. Files are
+    JSON lines, JSON, CSV, Parquet, or logs of inspect_ai, with a row per attempt.
 
-    Example:
+    Examples:
         arc-refinery compare results/demo results/mine:refine-trained
+        arc-refinery compare samples-a.jsonl samples-b.jsonl --task doc_id --score exact_match --runs seed
     """
 
-    sides: Annotated[tuple[str, ...], Positional]  # folders of experiments' results, or <folder>:<arm>
+    sides: Annotated[tuple[str, ...], Positional]  # folders of experiments' results, <folder>:<arm>, or files of scores
     set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that two sides have
-    # write to this Markdown file instead; the HTML file gets the same name
-    output: Annotated[Path | None, Writes(report, "Comparison")] = None
+    task: config.Line | None = None  # of files: column that names the task; default: task_id, doc_id, ...
+    score: config.Line | None = None  # of files: column with the score; default: solved, exact_match, ...
+    runs: config.Line | None = None  # of files: column that names the run, such as its seed; default: all are of one
+    side: config.Line | None = None  # of files: column that names the side; default: each file is one
+    where: tuple[str, ...] = ()  # of files: <column>=<value>, which rows must have
+    # write to this Markdown file instead; the HTML file gets the same name, and files of scores a picture
+    output: Path | None = None
+
+    def writes(self) -> Outputs:
+        if self.output is None:
+            return {}
+        drawn = picture(self.output.with_suffix(".png")) if self._are_files else []
+        return {"output": [*report(self.output, "Comparison"), *drawn]}
+
+    @property
+    def _are_files(self) -> bool:
+        from arc_refinery.evaluation.score_files import is_score_file
+
+        return any(map(is_score_file, self.sides))
 
     def run(self) -> None:
-        from arc_refinery.evaluation.sides import read_sides
-        from arc_refinery.reporting.compare import comparison
-
-        sides = read_sides(self.sides)
-        section, explained = (
-            config.part(sides[0].experiment.kind, f"report:{name}") for name in ("set_section", "EXPLAINED")
-        )
-        text = comparison(sides, self.set, section, explained)
+        text = self._scores() if self._are_files else self._experiments()
         if self.output is None:
             print(text)
             return
@@ -89,6 +101,44 @@ class Compare(Command):
         with atomic_write(self.output) as unfinished:
             unfinished.write_text(f"{text}\n")
         page.write_page(self.output, self.output.with_suffix(".html"))
+
+    def _experiments(self) -> str:
+        from arc_refinery.evaluation.sides import read_sides
+        from arc_refinery.reporting.compare import comparison
+
+        for name in ("task", "score", "runs", "side", "where"):
+            if getattr(self, name):
+                raise InputError(f"--{name} is for files of scores, and {self.sides[0]} is none; leave it out")
+        sides = read_sides(self.sides)
+        section, explained = (
+            config.part(sides[0].experiment.kind, f"report:{name}") for name in ("set_section", "EXPLAINED")
+        )
+        return comparison(sides, self.set, section, explained)
+
+    def _scores(self) -> str:
+        from arc_refinery.evaluation.score_files import Columns, is_score_file
+        from arc_refinery.reporting.scores import scores_page
+
+        for text in self.sides:
+            if not is_score_file(text):
+                raise InputError(
+                    f"{text}: is no file of scores; compare files with files, or experiments with each other"
+                )
+        if self.set:
+            raise InputError("--set is for experiments; rows of files are chosen with --where <column>=<value>")
+        where = [text.partition("=") for text in self.where]
+        for column, sign, _ in where:
+            if not (column and sign):
+                raise InputError(f"--where is {column}; expected <column>=<value>, such as filter=strict-match")
+        columns = Columns(
+            self.task or "",
+            self.score or "",
+            self.runs or "",
+            self.side or "",
+            tuple((column, value) for column, _, value in where),
+        )
+        drawn = self.output.with_suffix(".png") if self.output else None
+        return scores_page([Path(text) for text in self.sides], columns, drawn)
 
 
 class Show(Command):

@@ -176,7 +176,7 @@ def by_training(experiment: Compared[Any], arm: str, values: Sequence[ArrayLike]
     return {seed: np.mean(np.asarray(same, dtype=float), axis=0) for seed, same in by_seed.items()}
 
 
-def paired_runs(a: Runs, b: Runs) -> tuple[Values, Values]:
+def paired_runs(a: Mapping[Any, Values], b: Mapping[Any, Values]) -> tuple[Values, Values]:
     """Return (runs, tasks) values of both sides, paired by seed; a side of one run is paired with each of the other.
 
     Trainings with different seeds cannot be paired: the mean of each side is one run.

@@ -1,0 +1,233 @@
+"""Scores of tasks in files of any evaluation: one row per attempt, with a task and a number.
+
+    {"doc_id": 17, "exact_match": 1.0, "seed": 3, ...}     read_scores([path], Columns("doc_id", "exact_match", "seed"))
+
+Read are JSON lines, JSON (a list of rows, or an object with one), CSV, Parquet, and the .eval files of inspect_ai.
+Columns inside others have names with dots: `scores.match.value`.
+"""
+
+import csv
+import gzip
+import json
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+from zipfile import BadZipFile, ZipFile, ZipInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.sides import Values
+
+# Columns that are taken if none is named. lm-evaluation-harness 0.4.13: doc_id; inspect_ai 0.3.285: id
+TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id", "task")
+SCORES = ("solved", "is_correct", "correct", "right", "score", "reward", "exact_match", "acc", "pass@1")
+GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "true": 1.0, "false": 0.0}  # letters: those of inspect_ai
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".eval")
+MAX_LISTED = 20
+ZSTANDARD = 93  # a compression of zip files
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns to read; empty: found by name."""
+
+    task: str = ""
+    score: str = ""
+    run: str = ""  # empty: all rows are of one run
+    side: str = ""  # empty: each file is a side
+    where: tuple[tuple[str, str], ...] = ()  # columns and values that a row must have
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """The scores of a side, by run and by task: means over the rows of a task in a run."""
+
+    name: str
+    runs: Mapping[str, Mapping[str, float]]
+    n_rows: int
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks that all runs have, in the order of the first."""
+        first, *others = self.runs.values()
+        return [task for task in first if all(task in other for other in others)]
+
+    def table(self, tasks: Sequence[str]) -> dict[str, Values]:
+        return {run: np.array([values[task] for task in tasks]) for run, values in self.runs.items()}
+
+
+def is_score_file(text: str) -> bool:
+    return text.endswith(SUFFIXES) and not Path(text).is_dir()
+
+
+def read_scores(paths: Sequence[Path], columns: Columns) -> list[Scores]:
+    """Return the sides in these files, in the order in which they appear; raise `InputError` for what is no score."""
+    sums: dict[str, dict[str, dict[str, list[float]]]] = {}
+    for path in paths:
+        found: tuple[str, str] | None = None
+        n_kept = 0
+        for number, row in enumerate(_rows(path), 1):
+            where = f"{path}: row {number}"
+            if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
+                continue
+            n_kept += 1
+            found = found or (columns.task or _task_column(row, path), columns.score or _score_column(row, path))
+            task, score = (_value(row, column, where) for column in found)
+            side = _text(_value(row, columns.side, where)) if columns.side else str(path)
+            run = _text(_value(row, columns.run, where)) if columns.run else ""
+            of_task = sums.setdefault(side, {}).setdefault(run, {}).setdefault(_text(task), [])
+            of_task.append(_number(score, f"{where}: {found[1]}"))
+        if not n_kept:
+            wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
+            raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
+    return [
+        Scores(
+            side,
+            {run: {task: sum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
+            sum(len(v) for tasks in runs.values() for v in tasks.values()),
+        )
+        for side, runs in sums.items()
+    ]
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    rows: Iterable[Any]
+    try:
+        match "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix:
+            case ".parquet":
+                rows = (row for batch in pq.ParquetFile(path).iter_batches() for row in batch.to_pylist())
+            case ".eval":
+                rows = _of_archive(path)
+            case ".json":
+                rows = _of_json(path)
+            case ".csv":
+                rows = _of_csv(path)
+            case _:
+                rows = _of_lines(path)
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row, Mapping):
+                raise InputError(f"{path}: row {number} is {row!r:.60}; expected an object with a task and a score")
+            yield row
+    except (OSError, UnicodeDecodeError, BadZipFile, pa.ArrowException, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read ({error}); expected {', '.join(SUFFIXES)}") from None
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[TextIO]:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        yield lines
+
+
+def _of_lines(path: Path) -> Iterator[Any]:
+    with _open(path) as lines:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield _parsed(line, f"{path}: line {number}")
+
+
+def _of_csv(path: Path) -> Iterator[Any]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines)
+
+
+def _of_json(path: Path) -> list[Any]:
+    content = _parsed(path.read_text(encoding="utf-8"), str(path))
+    lists = [content] if isinstance(content, list) else []
+    if isinstance(content, Mapping):
+        lists = [
+            value for value in content.values() if isinstance(value, list) and value and isinstance(value[0], dict)
+        ]
+    if len(lists) != 1:
+        raise InputError(
+            f"{path}: holds {len(lists)} lists of objects; expected a list of rows, or an object with one list"
+        )
+    return list(lists[0])
+
+
+def _of_archive(path: Path) -> Iterator[Any]:
+    """Yield the samples of a log of inspect_ai, in the order of their names."""
+    with ZipFile(path) as archive, path.open("rb") as packed:
+        samples = (one for one in archive.infolist() if re.fullmatch(r"samples/.*\.json", one.filename))
+        for sample in sorted(samples, key=lambda one: one.filename):
+            is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
+            content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
+            yield _parsed(content.decode("utf-8"), f"{path}: {sample.filename}")
+
+
+def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:
+    packed.seek(member.header_offset + 26)
+    name_and_extra = sum(struct.unpack("<HH", packed.read(4)))
+    packed.seek(member.header_offset + 30 + name_and_extra)
+    raw = pa.BufferReader(packed.read(member.compress_size))
+    content: bytes = pa.CompressedInputStream(raw, "zstd").read()
+    return content
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{where}: is not JSON ({error})") from None
+
+
+def _task_column(row: Mapping[str, Any], path: Path) -> str:
+    if isinstance(task := row.get("task"), Mapping) and isinstance(task.get("data"), Mapping):
+        return "task.data.idx"  # a trace of verifiers 0.4
+    for name in TASKS:
+        if name in row:
+            return name
+    raise InputError(f"{path}: which column names the task? Give --task, one of {_listed(row)}")
+
+
+def _score_column(row: Mapping[str, Any], path: Path) -> str:
+    """Return the metric, score or reward of other tools if there is one, or a known name."""
+    if isinstance(metrics := row.get("metrics"), list) and len(metrics) == 1:
+        return str(metrics[0])
+    if isinstance(scores := row.get("scores"), Mapping) and len(scores) == 1:
+        return f"scores.{next(iter(scores))}.value"
+    if isinstance(rewards := row.get("rewards"), Mapping) and len(rewards) == 1:
+        return f"rewards.{next(iter(rewards))}.score"
+    known = [name for name in SCORES if name in row]
+    if len(known) != 1:
+        which = f"{' or '.join(known)}?" if known else "which column is it?"
+        raise InputError(f"{path}: the score: {which} Give --score, one of {_listed(row)}")
+    return known[0]
+
+
+def _listed(row: Mapping[str, Any]) -> str:
+    names = list(row)
+    return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
+
+
+def _value(row: Mapping[str, Any], column: str, where: str) -> Any:
+    """Return a value by its column, or by its place in columns: `scores.match.value`."""
+    if column in row:
+        return row[column]
+    first, _, rest = column.partition(".")
+    if rest and isinstance(inner := row.get(first), Mapping):
+        return _value(inner, rest, where)
+    raise InputError(f"{where}: has no column {column}; it has {_listed(row)}")
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool | dict | list) or value is None else str(value)
+
+
+def _number(value: Any, where: str) -> float:
+    if isinstance(value, str):
+        value = GRADES.get(value, value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not isfinite(number):
+        raise InputError(f"{where} is {value!r:.60}; expected a number, true or false, or one of C, I, P, N")
+    return number

@@ -1,0 +1,133 @@
+"""Comparison of scores from files of any evaluation, as Markdown with a picture."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.power import POWER, detectable
+from arc_refinery.evaluation.score_files import Columns, Scores, read_scores
+from arc_refinery.evaluation.sides import paired_runs
+from arc_refinery.evaluation.statistics import Comparison, compare, correct
+from arc_refinery.reporting.markdown import markdown_table, number, p_text
+from arc_refinery.reporting.publish import save
+
+HEADER = ["first − second", "tasks", "difference", "95 % interval", "better: first / second", "p", "p corrected"]
+HEADER += ["detectable", "supported"]
+EXPLAINED = f"""\
+- **score**: mean over tasks, of the mean over a task's rows. Brackets: 95 % interval for other tasks, and for other
+  runs if there are several.
+- **difference**: the first minus the second, paired by task, and by run where both sides have the same runs.
+- **better: first / second**: tasks on which one of them scores higher.
+- **p**: exact McNemar test of scores that are 0 or 1 in one run; else that of the interval's t.
+- **p corrected**: for the number of comparisons (Holm).
+- **detectable**: the true difference that such an experiment detects with {100 * POWER:.0f} % power.
+- **supported**: the interval excludes 0 and the corrected p is below 0.05."""
+
+
+def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = None) -> str:
+    """Compare the sides in files, each two of them; write a picture of the differences, if wanted."""
+    sides = read_scores(paths, columns)
+    if len(sides) < 2:
+        raise InputError(
+            f"{', '.join(map(str, paths))}: hold one side, {sides[0].name}; expected two: give two files, or --side "
+            "and the column that tells them apart"
+        )
+    shown = _Form(all(0 <= score <= 1 for side in sides for run in side.runs.values() for score in run.values()))
+    notes, comparisons = [], []
+    for first, second in combinations(sides, 2):
+        in_second = set(second.tasks)
+        tasks = [task for task in first.tasks if task in in_second]
+        if not tasks:
+            raise InputError(
+                f"{first.name} and {second.name}: have no task in common; the first has {first.tasks[:3]}, the second "
+                f"{second.tasks[:3]}. Name the column with --task"
+            )
+        comparisons.append(compare(first.name, second.name, *paired_runs(first.table(tasks), second.table(tasks))))
+        notes += [
+            f"{len(side.tasks) - len(tasks)} tasks of `{side.name}` are left out: `{other.name}` does not have them."
+            for side, other in ((first, second), (second, first))
+            if len(side.tasks) > len(tasks)
+        ]
+        if min(len(first.runs), len(second.runs)) > 1 and first.runs.keys() != second.runs.keys():
+            notes.append(f"`{first.name}` and `{second.name}` have other runs, so their means are compared.")
+    comparisons = correct(comparisons)
+    for side in sides:
+        if n := len(set().union(*side.runs.values())) - len(side.tasks):
+            notes.append(f"{n} tasks of `{side.name}` are left out: not all of its runs have them.")
+    if picture:
+        _draw(comparisons, shown, picture)
+    return "\n\n".join(
+        [
+            f"# Comparison of {', '.join(f'`{side.name}`' for side in sides)}",
+            markdown_table(["side", "tasks", "runs", "rows", "score"], [_side(side, shown) for side in sides]),
+            *notes,
+            markdown_table(HEADER, [_difference(comparison, shown) for comparison in comparisons]),
+            *([f"![Differences with 95 % intervals]({picture.name})"] if picture else []),
+            "## Columns",
+            EXPLAINED,
+        ]
+    )
+
+
+MAX_NAME = 28  # characters of a side's name in a picture
+
+
+class _Form:
+    """How scores are written: as percentages if all are between 0 and 1."""
+
+    def __init__(self, is_share: bool) -> None:
+        self.scale, self.digits, self.unit = (100, 1, " %") if is_share else (1, 3, "")
+
+    def number(self, value: float, sign: str = "") -> str:
+        return number(round(self.scale * value, self.digits) + 0.0, f"{sign}.{self.digits}f")
+
+    def interval(self, value: Estimate, sign: str = "") -> str:
+        return f"[{self.number(value.low, sign)}, {self.number(value.high, sign)}]"
+
+
+def _side(side: Scores, shown: _Form) -> list[object]:
+    mean = estimate(np.array(list(side.table(side.tasks).values())))
+    text = f"{shown.number(mean.mean)}{shown.unit} {shown.interval(mean)}"
+    return [f"`{side.name}`", len(side.tasks), len(side.runs), side.n_rows, text]
+
+
+def _difference(comparison: Comparison, shown: _Form) -> list[object]:
+    difference = comparison.difference
+    corrected = comparison.p_value if comparison.corrected is None else comparison.corrected
+    error = difference.standard_error
+    return [
+        f"`{comparison.first}` − `{comparison.second}`",
+        difference.n_tasks,
+        shown.number(difference.mean, "+"),
+        shown.interval(difference, "+"),
+        f"{comparison.only_first} / {comparison.only_second}",
+        p_text(comparison.p_value).removeprefix("p ").removeprefix("= "),
+        p_text(corrected).removeprefix("p ").removeprefix("= "),
+        shown.number(detectable(error)) if error else "–",
+        "yes" if comparison.supports_difference else "no",
+    ]
+
+
+def _end(name: str) -> str:
+    return name if len(name) <= MAX_NAME else f"…{name[-MAX_NAME:]}"
+
+
+def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
+    figure = Figure(figsize=(8, 1.2 + 0.4 * len(comparisons)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(comparisons))[::-1]
+    for place, comparison in zip(places, comparisons, strict=True):
+        difference = comparison.difference
+        axes.plot([shown.scale * difference.low, shown.scale * difference.high], [place, place], color="C0")
+        axes.plot(shown.scale * difference.mean, place, color="C0", marker="o")
+    axes.axvline(0, color="black", linewidth=0.8)
+    labels = (" − ".join(_end(name) for name in (one.first, one.second)) for one in comparisons)
+    axes.set_yticks(list(places), list(labels))
+    axes.set_xlabel("difference" + (" in percentage points" if shown.unit else ""))
+    axes.margins(y=0.2)
+    save(figure, path)
