@@ -66,10 +66,16 @@ def test_an_interval_over_tasks_is_that_of_a_paired_t_test():
     assert read == pytest.approx(shown, abs=0.051)
 
 
-LM_EVAL: list[dict[str, Any]] = [{"doc_id": n, "filter": f, "metrics": ["exact_match"], "exact_match": n % 2, "doc": {}} for n in range(4)
-           for f in ("strict", "flexible")]  # fmt: skip
-INSPECT: list[dict[str, Any]] = [{"id": f"q{n}", "epoch": e, "scores": {"match": {"value": "C" if n < e else "I"}}} for n in range(3)
-           for e in (1, 2)]  # fmt: skip
+LM_EVAL: list[dict[str, Any]] = [
+    {"doc_id": number, "filter": name, "metrics": ["exact_match"], "exact_match": number % 2, "doc": {}}
+    for number in range(4)
+    for name in ("strict", "flexible")
+]
+INSPECT: list[dict[str, Any]] = [
+    {"id": f"q{number}", "epoch": epoch, "scores": {"match": {"value": "C" if number < epoch else "I"}}}
+    for number in range(3)
+    for epoch in (1, 2)
+]
 VERIFIERS = [
     {"id": f"{n}", "task": {"data": {"idx": n // 2}}, "rewards": {"solved": {"score": n / 4, "weight": 2.0}}}
     for n in range(3)
