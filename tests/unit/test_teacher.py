@@ -52,10 +52,8 @@ def taught(
     teacher = Teacher(domain=ARC, prompts=prompts, scorer=scorer, wording=TEMPLATE, **settings)
     trainer = Sampling(tokenizer, None, [[]])
     trainer.rows = [{"prompt_index": number} for number, _ in answers]
-    feedbacks = [
-        ARC.feedback(prompts[number].prompt, grade, TEMPLATE)
-        for (number, _), grade in zip(answers, grades, strict=True)
-    ]
+    asked_for: list[Any] = [prompts[number].prompt for number, _ in answers]
+    feedbacks = [ARC.feedback(prompt, grade, TEMPLATE) for prompt, grade in zip(asked_for, grades, strict=True)]
     read = [None if ids is None else tokenizer.decode(ids) for ids in teacher(trainer)]
     return prompts, feedbacks, read
 

@@ -1,5 +1,6 @@
 """Tracked files belong to the project: leftovers of a run or of a probe have names that nothing here has."""
 
+import re
 import subprocess
 import tomllib
 from pathlib import PurePath
@@ -9,7 +10,7 @@ import yaml
 from checkout import ROOT
 
 SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
-SUFFIXES |= {".jsonl", ".svg", ".txt", ".yaml"}
+SUFFIXES |= {".jsonl", ".svg", ".txt", ".yaml", ".yml"}
 NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
 NAMES |= {"CITATION.cff", "envs/condor-warning.pth"}
 
@@ -26,3 +27,16 @@ def test_tracked_files_have_known_suffixes():
 def test_the_version_to_cite_is_that_of_the_package():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"]
     assert cited == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_continuous_integration_runs_targets_of_the_makefile():
+    steps = [
+        step
+        for path in (ROOT / ".github/workflows").glob("*.yml")
+        for job in yaml.safe_load(path.read_text())["jobs"].values()
+        for step in job["steps"]
+    ]
+    commands = [step["run"].split() for step in steps if "run" in step]
+    targets = re.search(r"^\.PHONY: (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert targets and commands
+    assert {(make, target) for make, target in commands} <= {("make", target) for target in targets[1].split()}
