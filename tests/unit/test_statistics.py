@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations, permutations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pytest
 from messages import Wording
 
 from arc_refinery.evaluation.intervals import estimate, estimate_difference
-from arc_refinery.evaluation.power import detectable, expected_of_rates, expected_of_solved
+from arc_refinery.evaluation.power import SHARED, Plan, detectable, expected_of_rates, expected_of_solved
 from arc_refinery.evaluation.statistics import (
     Comparison,
     budget_curve,
@@ -246,3 +247,40 @@ def test_pass_at_k_of_tasks_counts_a_task_without_attempts_as_unsolved():
 def test_two_guess_scores_follow_the_order_of_the_tasks():
     # the only attempt on `late` that may vote is wrong on the test pairs
     assert two_guess_scores(attempts_table(), ["never tried", "half", "late"]).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(("n_tasks", "n_runs", "run_spread"), [(300, 1, 0.0), (300, 5, 0.0), (1000, 3, 0.01)])
+def test_a_plan_detects_its_difference_in_four_simulated_experiments_of_five(
+    n_tasks: int, n_runs: int, run_spread: float
+):
+    """A task changes hands in 20 % of the cases; what all runs share of its change is what the plan assumes."""
+    rng, plan = np.random.default_rng(0), Plan(n_tasks, changed=0.2, run_spread=run_spread)
+    difference = plan.detects(n_tasks, n_runs)
+    found = []
+    for _ in range(1500):
+        means = difference + rng.normal(0, run_spread, (n_runs, 1))
+
+        def drawn(means: Any, n: int) -> Any:
+            places = rng.random((n, n_tasks))
+            return np.where(places < (0.2 + means) / 2, 1, np.where(places < 0.2, -1, 0))
+
+        takes_common = rng.random((n_runs, n_tasks)) < np.sqrt(SHARED)
+        table = np.where(takes_common, drawn(means.mean(), 1), drawn(means, n_runs))
+        error = np.sqrt(table.mean(0).var(ddof=1) / n_tasks + run_spread**2 / n_runs)
+        found.append(abs(table.mean()) > 1.96 * error)
+    assert np.mean(found) == pytest.approx(0.8, abs=0.04)
+
+
+def test_the_tasks_that_a_plan_needs_are_the_fewest():
+    plan = Plan(100)
+    needed = plan.tasks_needed(0.03, 3)
+    assert needed is not None
+    assert plan.detects(needed, 3) <= 0.03 < plan.detects(needed - 1, 3)
+    assert Plan(100, run_spread=0.02).tasks_needed(0.03, 3) is None  # 2.8 x 2 points / sqrt 3 is 3.2
+
+
+def test_more_trainings_help_less_than_more_tasks():
+    """(1.96 + 0.84) x sqrt(((0.13 n + 1) / (n + 2)^2) x (0.75 + 0.25 / runs)), by hand for n = 398."""
+    plan = Plan(398)
+    assert plan.detects(398) == pytest.approx(2.8016 * (52.74 / 160_000) ** 0.5, rel=1e-4)
+    assert plan.detects(398, 5) == pytest.approx(2.8016 * (52.74 / 160_000 * 0.8) ** 0.5, rel=1e-4)

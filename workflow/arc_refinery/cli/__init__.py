@@ -51,6 +51,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Before an experiment": {
         "doctor": "cli.doctor.Doctor",
         "doctor memory": "cli.doctor.Memory",
+        "doctor power": "cli.doctor.Power",
         "prompts learn": "refining.domains.arc.commands.Learn",
         "prompts export": "refining.commands.prompts.ExportTemplate",
         "tasks select": "refining.domains.arc.commands.SelectTasks",

@@ -1,5 +1,6 @@
 """Commands that check machines, environments and memory before an experiment."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from arc_refinery.commands.flags import Command, Files
 from arc_refinery.commands.outputs import Writes, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.power import CHANGED_HANDS, Plan
 from arc_refinery.files import atomic_write
 
 
@@ -71,3 +73,45 @@ class Memory(Command):
             raise InputError(
                 f"{self.configfile}: does not fit: {', '.join(unfit)}; change the keys that are named above"
             )
+
+
+class Power(Command):
+    """Print the smallest difference that a comparison will show, by its numbers of tasks and of trainings.
+
+    Of the primary comparison of an experiment, or of tasks solved by any two sides.
+
+    Examples:
+        arc-refinery doctor power --configfile config/multi-turn-rl.yaml --difference 0.015
+        arc-refinery doctor power --tasks 500 --changed 0.2
+    """
+
+    configfile: Path | None = None  # config of a refining experiment
+    tasks: config.PositiveInt | None = None  # number of tasks; default: that of the primary comparison's set
+    changed: config.Share = CHANGED_HANDS  # assumed: share of tasks that only one of the two sides solves
+    run_spread: config.Share = 0.0  # assumed: standard deviation of the true differences of trainings
+    difference: config.Share | None = None  # also print the tasks that show this difference
+
+    def run(self) -> None:
+        from arc_refinery.reporting.power import power_page
+
+        plan, title = self._plan()
+        print(power_page(replace(plan, run_spread=self.run_spread), title, self.difference))
+
+    def _plan(self) -> tuple[Plan, str]:
+        if self.configfile is None:
+            if self.tasks is None:
+                raise InputError("nothing to plan: give --configfile, or --tasks and their number")
+            return Plan(self.tasks, None, self.changed), "Tasks solved by two sides"
+        from arc_refinery.refining.config import Refining
+
+        experiment = config.load_experiment(self.configfile)
+        plan = experiment.plan if isinstance(experiment, Refining) else None
+        primary = experiment.evaluation.primary if isinstance(experiment, Refining) else None
+        if plan is None or primary is None:
+            raise InputError(
+                f"{self.configfile}: has no primary comparison on a set whose size is known (evaluation.primary); give "
+                "--tasks and their number instead"
+            )
+        outcome = "tasks solved" if plan.n_attempts is None else f"right attempts in turn {primary.turn}"
+        title = f"{' − '.join(primary.arms)} on {primary.set}: {outcome}"
+        return replace(plan, n_tasks=self.tasks or plan.n_tasks, changed=self.changed), title

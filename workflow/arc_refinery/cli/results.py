@@ -81,7 +81,7 @@ class Compare(Command):
 
     def writes(self) -> Outputs:
         if self.output is None:
-            return {}
+            return {"output": []}
         drawn = picture(self.output.with_suffix(".png")) if self._are_files else []
         return {"output": [*report(self.output, "Comparison"), *drawn]}
 

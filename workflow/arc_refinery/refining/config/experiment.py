@@ -15,7 +15,7 @@ from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRo
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.power import CHANGED_HANDS, POWER, RATE, SPREAD, expected_of_rates, expected_of_solved
+from arc_refinery.evaluation.power import CHANGED_HANDS, POWER, RATE, SPREAD, Plan
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
@@ -131,23 +131,29 @@ class Refining(Compared[Arm]):
         return super().n_threads(kind)
 
     @property
-    def expected_power(self) -> str:
+    def plan(self) -> Plan | None:
         primary = self.evaluation.primary
         n_tasks = self.evaluation_set(primary.set).expected_size if primary else None
         if primary is None or n_tasks is None:
-            return ""
+            return None
         if primary.turn is None:
-            what, assumed = "tasks solved", f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
-            expected = expected_of_solved(n_tasks)
-        else:
-            arms = [arm for name in primary.arms for arm in self.arms_called(name)]
-            n_attempts = min(arm.turns[primary.turn - 1].n_predictions for arm in arms)
+            return Plan(n_tasks)
+        arms = [arm for name in primary.arms for arm in self.arms_called(name)]
+        return Plan(n_tasks, min(arm.turns[primary.turn - 1].n_predictions for arm in arms))
+
+    @property
+    def expected_power(self) -> str:
+        primary, plan = self.evaluation.primary, self.plan
+        if primary is None or plan is None:
+            return ""
+        what, assumed = "tasks solved", f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
+        if primary.turn is not None:
             what = f"right attempts in turn {primary.turn}"
             assumed = f"{100 * RATE:.0f} % right, a spread over tasks of {100 * SPREAD:.1f} points"
-            expected = expected_of_rates(n_tasks, n_attempts)
         return (
-            f"Primary comparison: {what}, {' − '.join(primary.arms)}, on {n_tasks} tasks of {primary.set}; expected to "
-            f"detect {100 * expected:.1f} points with {100 * POWER:.0f} % power (assumed: {assumed}, as in the demo)."
+            f"Primary comparison: {what}, {' − '.join(primary.arms)}, on {plan.n_tasks} tasks of {primary.set}; "
+            f"expected to detect {100 * plan.detects(plan.n_tasks):.1f} points with {100 * POWER:.0f} % power "
+            f"(assumed: {assumed}, as in the demo)."
         )
 
     def sources(self) -> Iterable[Download | None]:
