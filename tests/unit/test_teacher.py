@@ -60,7 +60,8 @@ def taught(
 
 def prompt_with(tokenizer: Any, prompt: "TrainingPrompt", feedback: str) -> str:
     (task,) = prompt.conversation
-    conversation: list[Message] = [{"role": "user", "content": f"{task['content']}\n\n{feedback}"}]
+    content = f"{task['content']}\n\nFeedback on an answer that is not shown:\n\n{feedback}"
+    conversation: list[Message] = [{"role": "user", "content": content}]
     text = tokenizer.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True)
     return str(tokenizer.decode(ids_of(tokenizer, text)))
 

@@ -55,6 +55,10 @@ def words(text: str) -> set[str]:
             "advantage `placebo-teacher` rollout `prepared`",
         ),
         ({"advantage": "teacher"}, "advantage `teacher` scale_rewards `none`"),
+        (
+            {"advantage": "teacher", "scale_rewards": "none", "importance_sampling_level": "sequence"},
+            "advantage `teacher` importance_sampling_level `token`",
+        ),
         ({"n_processes": 2, "advantage": "teacher", "scale_rewards": "none"}, "n_processes 2 advantage `teacher`"),
         ({"refill": 1, "trl": {"log_completions": True}}, "refill trl.log_completions"),
         ({"advantage": "best"}, "advantage group leave-one-out best-of-4 gain others siblings teacher"),

@@ -255,6 +255,11 @@ class PolicyGradient(Optimizer):
             raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
         if self.scale_rewards != "none":
             raise ValueError(f"advantage `{name}` is not divided by a deviation: set scale_rewards to `none`")
+        if self.importance_sampling_level == "sequence":
+            raise ValueError(
+                f"advantage `{name}` can differ from token to token, which importance_sampling_level `sequence` would "
+                "average: set it to `token`"
+            )
         if self.trains_with_unsloth:
             raise ValueError(f"advantage `{name}` is not supported with unsloth; set unsloth to false")
         return self

@@ -13,7 +13,7 @@ from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.refill import Refill, Rollout, answer_once
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 from arc_refinery.refining.scoring import Scorer
-from arc_refinery.refining.teacher import Teacher
+from arc_refinery.refining.teacher import INTRODUCTION, Teacher
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.environment import TrainingData
@@ -42,7 +42,8 @@ class RefineEnvironment:
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
 
     def identity(self) -> dict[str, Any]:
-        return {
+        teacher = {"teacher": INTRODUCTION} if self.training.advantage in OF_TOKENS else {}
+        return teacher | {
             "template": self.domain.texts(self.wording),
             "form": self.form,
             "history": self.history,

@@ -8,8 +8,9 @@ other completions as demonstrations):
     task | answer                log-probability of a token    -0.1
     task, feedback | answer      of the same token             -2.3    advantage -2.2
 
-The teacher does not read the answer before it is asked for it, or it would copy it. A right answer has no feedback, so
-nothing is learned from it. With a placebo, the feedback is that on an answer to another task.
+The teacher does not read the answer before it is asked for it, or it would copy it; `INTRODUCTION` says so. In a later
+turn the prompt ends with feedback on the refined program already. A right answer has no feedback, so nothing is learned
+from it. With a placebo, the feedback is that on an answer to another task.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ from arc_refinery.models.chat import Message, special_marks, without_marks
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.rollout import TrainingPrompt, can_be_refined
 from arc_refinery.refining.scoring import Scorer
+
+
+INTRODUCTION = "Feedback on an answer that is not shown:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,4 +73,4 @@ class Teacher:
 def with_feedback(conversation: Sequence[Message], feedback: str) -> list[Message]:
     """Return a conversation whose last message ends with the feedback."""
     *earlier, last = conversation
-    return [*earlier, {**last, "content": f"{last['content']}\n\n{feedback}"}]
+    return [*earlier, {**last, "content": f"{last['content']}\n\n{INTRODUCTION}\n\n{feedback}"}]

@@ -168,7 +168,8 @@ def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
     pairs = refining_pairs(experiment) or [(arm, experiment.arms[0]) for arm in experiment.arms if len(arm.turns) > 1]
     informed = [(arm, baseline) for arm, baseline in pairs if not arm.is_control]
     primary = experiment.evaluation.primary
-    asked = [pair for pair in informed if primary and pair[0].name == primary.arms[0]]
+    names = {arm.name for arm in experiment.arms_called(primary.arms[0])} if primary else set()
+    asked = [pair for pair in informed if pair[0].name in names]
     return next(reversed(asked or informed or pairs), None)
 
 
