@@ -22,7 +22,6 @@ from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.rollout import TrainingPrompt, can_be_refined
 from arc_refinery.refining.scoring import Scorer
 
-
 INTRODUCTION = "Feedback on an answer that is not shown:"
 
 
