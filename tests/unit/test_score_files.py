@@ -83,19 +83,21 @@ VERIFIERS = [
 
 
 def test_files_of_other_tools_are_read_without_naming_a_column(tmp_path: Path):
-    (side,) = read_scores([lines(tmp_path / "samples.jsonl", LM_EVAL)], Columns(where=(("filter", "strict"),)))
+    (side,), read = read_scores([lines(tmp_path / "samples.jsonl", LM_EVAL)], Columns(where=(("filter", "strict"),)))
+    assert (read.task, read.score) == ("doc_id", "exact_match")
     assert side.runs == {"": {"0": 0.0, "1": 1.0, "2": 0.0, "3": 1.0}}
     expected = {"": {"q0": 1.0, "q1": 0.5, "q2": 0.0}}  # means over epochs
     whole = tmp_path / "log.json"
-    whole.write_text(json.dumps({"version": 2, "samples": INSPECT}))
+    failed = {"id": "q9", "epoch": 1, "scores": None, "error": {"message": "no answer"}}
+    whole.write_text(json.dumps({"version": 2, "samples": [*INSPECT, failed], "reductions": [{"scorer": "match"}]}))
     with ZipFile(tmp_path / "log.eval", "w") as archive:
         archive.writestr("header.json", "{}")
-        for sample in INSPECT:
+        for sample in [*INSPECT, failed]:
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
     for name in ("log.json", "log.eval"):
-        assert read_scores([tmp_path / name], Columns())[0].runs == expected
-    (side,) = read_scores([lines(tmp_path / "traces.jsonl", VERIFIERS)], Columns())
-    assert (side.runs, side.n_rows) == ({"": {"0": 0.125, "1": 0.5}}, 3)
+        assert read_scores([tmp_path / name], Columns())[0][0].runs == expected
+    (side,), _ = read_scores([lines(tmp_path / "traces.jsonl", VERIFIERS)], Columns())
+    assert (side.runs, side.n_rows) == ({"": {"0": 0.125, "1": 0.5}}, (1, 2))
 
 
 def test_an_archive_that_is_packed_with_zstandard_is_read(tmp_path: Path):
@@ -107,7 +109,7 @@ def test_an_archive_that_is_packed_with_zstandard_is_read(tmp_path: Path):
     central = struct.pack("<4sHHHHHHLLLHHHHHLL", b"PK\1\2", 63, 63, *numbers[:-1], 0, 0, 0, 0, 0, 0) + name
     end = struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 1, 1, len(central), len(local), 0)
     path.write_bytes(local + central + end)
-    (side,) = read_scores([path], Columns())
+    (side,), _ = read_scores([path], Columns())
     assert side.runs == {"": {"q0": 1.0}}
 
 
@@ -123,7 +125,7 @@ def test_forms_of_files_give_the_same_scores(tmp_path: Path):
         writer.writerows(rows)
     lines(tmp_path / "a.jsonl", rows)
     for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.csv", "a.parquet"):
-        (side,) = read_scores([tmp_path / name], Columns(task="question", run="seed"))
+        (side,), _ = read_scores([tmp_path / name], Columns(task="question", run="seed"))
         assert side.runs == {"0": {"q0": 0.0, "q1": 1.0, "q2": 0.0}, "1": {"q0": 1.0, "q1": 0.0, "q2": 1.0}}
 
 
@@ -134,13 +136,43 @@ def test_runs_are_paired_and_what_one_side_lacks_is_left_out(tmp_path: Path):
     first = side("a.jsonl", {(0, "x"): 3, (1, "x"): 5, (0, "y"): 1, (1, "y"): 3, (0, "z"): 9, (1, "z"): 9, (0, "w"): 1})
     second = side("b.jsonl", {(1, "y"): 1, (1, "x"): 3, (0, "x"): 1, (0, "y"): 1})
     page = scores_page([first, second], Columns(run="seed"), tmp_path / "page.png")
-    assert f"1 tasks of `{first}` are left out: `{second}` does not have them." in page
-    assert f"1 tasks of `{first}` are left out: not all of its runs have them." in page
+    assert f"Left out of `{first}`, because `{second}` lacks them: 1 tasks." in page
+    assert f"Left out of `{first}`, because not all of its runs have them: 1 tasks." in page
     (row,) = cells(page, f"`{first}` − `{second}`")
     assert row[1:3] == ["2", "+1.500"]  # (2 + 2 + 0 + 2) / 4
     assert {path.name for path in tmp_path.glob("page.*")} == {"page.png", "page.svg"}
-    other = side("c.jsonl", {(seed, task): 1 for seed in (5, 6) for task in ("x", "y")})
-    assert "have other runs, so their means are compared" in scores_page([first, other], Columns(run="seed"))
+    more = side("c.jsonl", {(seed, task): seed for seed in (2, 1, 0) for task in ("x", "y")})
+    page = scores_page([more, first], Columns(run="seed"))
+    assert f"Of `{more}` and `{first}`, the 2 runs that both have are compared." in page
+    assert cells(page, f"`{more}` − `{first}`")[0][2] == "−2.500"  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4
+
+
+def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path, wording: Wording):
+    paths = [
+        lines(tmp_path / f"{first}.jsonl", [{"id": 1, "seed": seed, "score": 1} for seed in (first, first + 1)])
+        for first in (0, 5)
+    ]
+    with pytest.raises(InputError, match="leave --runs out") as error:
+        scores_page(paths, Columns(run="seed"))
+    wording(error.value)
+    assert "+0.0" in scores_page(paths, Columns())
+
+
+def test_names_stay_in_their_cells(tmp_path: Path):
+    rows = [{"id": n, "model": name, "score": 1} for n in range(2) for name in ("a|`b`", "c\nd")]
+    page = scores_page([lines(tmp_path / "a.jsonl", rows)], Columns(side="model"))
+    assert [len(row) for row in cells(page, "`a/'b'`")] == [5, 9]
+    assert cells(page, "`c d`")
+
+
+def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Path, wording: Wording):
+    paths = [
+        lines(tmp_path / "a.jsonl", [{"task_id": 1, "correct": 1}]),
+        lines(tmp_path / "b.jsonl", [{"id": 1, "reward": 2}]),
+    ]
+    with pytest.raises(InputError, match="--task and --score") as error:
+        read_scores(paths, Columns())
+    wording(error.value)
 
 
 @pytest.mark.parametrize(
@@ -156,6 +188,16 @@ def test_runs_are_paired_and_what_one_side_lacks_is_left_out(tmp_path: Path):
         ("[1]\n", Columns(), "row 1 task score"),
         ('{"id": 1, "score": 1}\n', Columns(where=(("id", "2"),)), "id = 2 --where"),
         ("", Columns(), "no rows"),
+        ('{"id": "", "score": 1}\n', Columns(), "row 1 id empty"),
+        ('{"id": null, "score": 1}\n', Columns(), "row 1 id empty"),
+        ('{"id": 1, "score": 1, "seed": ""}\n', Columns(run="seed"), "row 1 seed empty"),
+        (f'{{"id": 1, "score": 1{"0" * 400}}}\n', Columns(), "row 1 score"),
+        (
+            "".join(f'{{"doc_id": 1, "filter": "{name}", "acc": 1}}\n' for name in ("flexible", "strict")),
+            Columns(),
+            "filter flexible, strict --where",
+        ),
+        ('{"doc_id": 1, "metrics": ["acc", "acc_norm"], "acc": 1}\n', Columns(), "--score acc, acc_norm"),
     ],
 )
 def test_what_is_no_score_is_refused(tmp_path: Path, content: str, columns: Columns, expected: str, wording: Wording):
@@ -183,3 +225,30 @@ def test_flags_that_do_not_go_together_are_refused(flags: dict[str, Any], expect
         Compare(**flags).run()
     assert all(word in str(error.value) for word in expected.split())
     wording(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.csv", b"id,score,score\n1,1,0\n", "score twice"),
+        ("a.csv", b"id,score\n1,1,0\n", "row 1 cells"),
+        ("a.csv", b"id,score\n,1\n", "row 1 id empty"),
+        ("a.jsonl.gz", gzip.compress(b'{"id": 1, "score": 1}\n' * 99)[:-20], "cannot be read"),
+        ("a.parquet", b"PAR1", "cannot be read"),
+        ("a.eval", b"PK", "cannot be read"),
+        ("a.json", b'{"a": [{}], "b": [{}]}', "2 lists"),
+    ],
+)
+def test_a_damaged_file_is_refused(tmp_path: Path, name: str, content: bytes, expected: str):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_scores([path], Columns())
+    assert all(word in str(error.value) for word in [str(path), *expected.split()])
+
+
+def test_what_spreadsheets_and_pandas_write_is_read(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text("task_id,solved,text\n1,True,{}\n2,FALSE,\n".format("x" * 200_000), encoding="utf-8-sig")
+    (side,), _ = read_scores([path], Columns())
+    assert side.runs == {"": {"1": 1.0, "2": 0.0}}

@@ -11,9 +11,10 @@ import gzip
 import json
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -27,12 +28,13 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Values
 
 # Columns that are taken if none is named. lm-evaluation-harness 0.4.13: doc_id; inspect_ai 0.3.285: id
-TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id", "task")
+TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id")
 SCORES = ("solved", "is_correct", "correct", "right", "score", "reward", "exact_match", "acc", "pass@1")
-GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "true": 1.0, "false": 0.0}  # letters: those of inspect_ai
+GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0}  # letters: those of inspect_ai
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".eval")
 MAX_LISTED = 20
 ZSTANDARD = 93  # a compression of zip files
+MOST_OF_A_CELL = 2**30  # characters of a cell of CSV
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Scores:
 
     name: str
     runs: Mapping[str, Mapping[str, float]]
-    n_rows: int
+    n_rows: tuple[int, ...]  # numbers of rows that tasks have in a run, without repetitions
 
     @property
     def tasks(self) -> list[str]:
@@ -68,34 +70,51 @@ def is_score_file(text: str) -> bool:
     return text.endswith(SUFFIXES) and not Path(text).is_dir()
 
 
-def read_scores(paths: Sequence[Path], columns: Columns) -> list[Scores]:
-    """Return the sides in these files, in the order in which they appear; raise `InputError` for what is no score."""
+def read_scores(paths: Sequence[Path], columns: Columns) -> tuple[list[Scores], Columns]:
+    """Return the sides in these files, in the order in which they appear, and the columns that were read.
+
+    Raises `InputError` for what is no score, and where files would be read by different columns.
+    """
     sums: dict[str, dict[str, dict[str, list[float]]]] = {}
+    read: dict[Path, Columns] = {}
     for path in paths:
-        found: tuple[str, str] | None = None
-        n_kept = 0
+        filters = set()
         for number, row in enumerate(_rows(path), 1):
             where = f"{path}: row {number}"
             if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
                 continue
-            n_kept += 1
-            found = found or (columns.task or _task_column(row, path), columns.score or _score_column(row, path))
-            task, score = (_value(row, column, where) for column in found)
-            side = _text(_value(row, columns.side, where)) if columns.side else str(path)
-            run = _text(_value(row, columns.run, where)) if columns.run else ""
-            of_task = sums.setdefault(side, {}).setdefault(run, {}).setdefault(_text(task), [])
-            of_task.append(_number(score, f"{where}: {found[1]}"))
-        if not n_kept:
+            if path not in read:
+                task, score = columns.task or _task_column(row, path), columns.score or _score_column(row, path)
+                read[path] = replace(columns, task=task, score=score)
+            of_file = read[path]
+            task, side, run = (
+                _name(_value(row, column, where), f"{where}: {column}") if column else ""
+                for column in (of_file.task, columns.side, columns.run)
+            )
+            values = sums.setdefault(side or str(path), {}).setdefault(run, {}).setdefault(task, [])
+            values.append(_number(_value(row, of_file.score, where), f"{where}: {of_file.score}"))
+            filters.add(_text(row.get("filter")))
+        if path not in read:
             wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
             raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
-    return [
+        if len(filters) > 1:  # lm-evaluation-harness scores each answer once for each
+            raise InputError(
+                f"{path}: filter is {', '.join(sorted(filters))}; choose one, such as --where filter={min(filters)}"
+            )
+    if len(ways := {(of_file.task, of_file.score) for of_file in read.values()}) > 1:
+        found = "; ".join(f"{path}: {of_file.task}, {of_file.score}" for path, of_file in read.items())
+        raise InputError(
+            f"{len(ways)} ways to read the task and the score ({found}); name them with --task and --score"
+        )
+    sides = [
         Scores(
             side,
             {run: {task: sum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
-            sum(len(v) for tasks in runs.values() for v in tasks.values()),
+            tuple(sorted({len(v) for tasks in runs.values() for v in tasks.values()})),
         )
         for side, runs in sums.items()
     ]
+    return sides, next(iter(read.values()))
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -116,13 +135,15 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             if not isinstance(row, Mapping):
                 raise InputError(f"{path}: row {number} is {row!r:.60}; expected an object with a task and a score")
             yield row
-    except (OSError, UnicodeDecodeError, BadZipFile, pa.ArrowException, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, BadZipFile, pa.ArrowException, csv.Error) as error:
         raise InputError(f"{path}: cannot be read ({error}); expected {', '.join(SUFFIXES)}") from None
 
 
 @contextmanager
 def _open(path: Path) -> Iterator[TextIO]:
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else path.open(encoding="utf-8-sig")
+    ) as lines:
         yield lines
 
 
@@ -134,13 +155,23 @@ def _of_lines(path: Path) -> Iterator[Any]:
 
 
 def _of_csv(path: Path) -> Iterator[Any]:
-    with path.open(encoding="utf-8", newline="") as lines:
-        yield from csv.DictReader(lines)
+    csv.field_size_limit(MOST_OF_A_CELL)
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        rows = csv.DictReader(lines, restkey="", strict=True)
+        names = list(rows.fieldnames or ())
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise InputError(f"{path}: has the column {twice[0]} twice; rename one")
+        for number, row in enumerate(rows, 1):
+            if "" in row and "" not in names:
+                raise InputError(f"{path}: row {number} has more cells than the header has columns")
+            yield row
 
 
 def _of_json(path: Path) -> list[Any]:
     content = _parsed(path.read_text(encoding="utf-8"), str(path))
     lists = [content] if isinstance(content, list) else []
+    if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # a log of inspect_ai
+        return [sample for sample in content["samples"] if _was_scored(sample)]
     if isinstance(content, Mapping):
         lists = [
             value for value in content.values() if isinstance(value, list) and value and isinstance(value[0], dict)
@@ -159,7 +190,14 @@ def _of_archive(path: Path) -> Iterator[Any]:
         for sample in sorted(samples, key=lambda one: one.filename):
             is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
             content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
-            yield _parsed(content.decode("utf-8"), f"{path}: {sample.filename}")
+            row = _parsed(content.decode("utf-8"), f"{path}: {sample.filename}")
+            if _was_scored(row):
+                yield row
+
+
+def _was_scored(sample: Any) -> bool:
+    """Return false for a sample of inspect_ai that ended with an error before it was scored."""
+    return not isinstance(sample, Mapping) or sample.get("scores", True) not in (None, {})
 
 
 def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:
@@ -189,7 +227,9 @@ def _task_column(row: Mapping[str, Any], path: Path) -> str:
 
 def _score_column(row: Mapping[str, Any], path: Path) -> str:
     """Return the metric, score or reward of other tools if there is one, or a known name."""
-    if isinstance(metrics := row.get("metrics"), list) and len(metrics) == 1:
+    if isinstance(metrics := row.get("metrics"), list):
+        if len(metrics) != 1:
+            raise InputError(f"{path}: has several metrics; give --score, one of {', '.join(map(str, metrics))}")
         return str(metrics[0])
     if isinstance(scores := row.get("scores"), Mapping) and len(scores) == 1:
         return f"scores.{next(iter(scores))}.value"
@@ -203,7 +243,7 @@ def _score_column(row: Mapping[str, Any], path: Path) -> str:
 
 
 def _listed(row: Mapping[str, Any]) -> str:
-    names = list(row)
+    names = [str(name) for name in row]
     return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 
 
@@ -221,12 +261,19 @@ def _text(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool | dict | list) or value is None else str(value)
 
 
+def _name(value: Any, where: str) -> str:
+    text = _text(value)
+    if value is None or not text.strip():
+        raise InputError(f"{where} is empty; expected a name or a number")
+    return text
+
+
 def _number(value: Any, where: str) -> float:
     if isinstance(value, str):
-        value = GRADES.get(value, value)
+        value = GRADES.get(value.lower(), value)
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if not isfinite(number):
         raise InputError(f"{where} is {value!r:.60}; expected a number, true or false, or one of C, I, P, N")

@@ -31,7 +31,7 @@ EXPLAINED = f"""\
 
 def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = None) -> str:
     """Compare the sides in files, each two of them; write a picture of the differences, if wanted."""
-    sides = read_scores(paths, columns)
+    sides, read = read_scores(paths, columns)
     if len(sides) < 2:
         raise InputError(
             f"{', '.join(map(str, paths))}: hold one side, {sides[0].name}; expected two: give two files, or --side "
@@ -47,24 +47,36 @@ def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = 
                 f"{first.name} and {second.name}: have no task in common; the first has {first.tasks[:3]}, the second "
                 f"{second.tasks[:3]}. Name the column with --task"
             )
-        comparisons.append(compare(first.name, second.name, *paired_runs(first.table(tasks), second.table(tasks))))
+        a, b = first.table(tasks), second.table(tasks)
+        if min(len(a), len(b)) > 1 and a.keys() != b.keys():
+            shared = [run for run in a if run in b]
+            if len(shared) < 2:
+                raise InputError(
+                    f"{first.name} and {second.name}: have runs of different names ({', '.join(list(a)[:3])}; "
+                    f"{', '.join(list(b)[:3])}), so they cannot be paired; name them alike, or leave --runs out to "
+                    "average each task over all of its rows"
+                )
+            notes.append(
+                f"Of {_code(first.name)} and {_code(second.name)}, the {len(shared)} runs that both have are compared."
+            )
+            a, b = ({run: table[run] for run in shared} for table in (a, b))
+        comparisons.append(compare(first.name, second.name, *paired_runs(a, b)))
         notes += [
-            f"{len(side.tasks) - len(tasks)} tasks of `{side.name}` are left out: `{other.name}` does not have them."
+            f"Left out of {_code(side.name)}, because {_code(other.name)} lacks them: {n} tasks."
             for side, other in ((first, second), (second, first))
-            if len(side.tasks) > len(tasks)
+            if (n := len(side.tasks) - len(tasks))
         ]
-        if min(len(first.runs), len(second.runs)) > 1 and first.runs.keys() != second.runs.keys():
-            notes.append(f"`{first.name}` and `{second.name}` have other runs, so their means are compared.")
     comparisons = correct(comparisons)
     for side in sides:
         if n := len(set().union(*side.runs.values())) - len(side.tasks):
-            notes.append(f"{n} tasks of `{side.name}` are left out: not all of its runs have them.")
+            notes.append(f"Left out of {_code(side.name)}, because not all of its runs have them: {n} tasks.")
     if picture:
         _draw(comparisons, shown, picture)
     return "\n\n".join(
         [
-            f"# Comparison of {', '.join(f'`{side.name}`' for side in sides)}",
-            markdown_table(["side", "tasks", "runs", "rows", "score"], [_side(side, shown) for side in sides]),
+            f"# Comparison of {', '.join(_code(side.name) for side in sides)}",
+            f"Task: {_code(read.task)}; score: {_code(read.score)}.",
+            markdown_table(["side", "tasks", "runs", "rows per task", "score"], [_side(side, shown) for side in sides]),
             *notes,
             markdown_table(HEADER, [_difference(comparison, shown) for comparison in comparisons]),
             *([f"![Differences with 95 % intervals]({picture.name})"] if picture else []),
@@ -93,7 +105,8 @@ class _Form:
 def _side(side: Scores, shown: _Form) -> list[object]:
     mean = estimate(np.array(list(side.table(side.tasks).values())))
     text = f"{shown.number(mean.mean)}{shown.unit} {shown.interval(mean)}"
-    return [f"`{side.name}`", len(side.tasks), len(side.runs), side.n_rows, text]
+    n_rows = f"{side.n_rows[0]}" if len(side.n_rows) == 1 else f"{side.n_rows[0]} to {side.n_rows[-1]}"
+    return [_code(side.name), len(side.tasks), len(side.runs), n_rows, text]
 
 
 def _difference(comparison: Comparison, shown: _Form) -> list[object]:
@@ -101,7 +114,7 @@ def _difference(comparison: Comparison, shown: _Form) -> list[object]:
     corrected = comparison.p_value if comparison.corrected is None else comparison.corrected
     error = difference.standard_error
     return [
-        f"`{comparison.first}` − `{comparison.second}`",
+        f"{_code(comparison.first)} − {_code(comparison.second)}",
         difference.n_tasks,
         shown.number(difference.mean, "+"),
         shown.interval(difference, "+"),
@@ -111,6 +124,12 @@ def _difference(comparison: Comparison, shown: _Form) -> list[object]:
         shown.number(detectable(error)) if error else "–",
         "yes" if comparison.supports_difference else "no",
     ]
+
+
+def _code(name: str) -> str:
+    """Return a name as code, in one cell of a table."""
+    text = " ".join(name.split()).translate({ord("`"): "'", ord("|"): "/"})
+    return f"`{text}`"
 
 
 def _end(name: str) -> str:

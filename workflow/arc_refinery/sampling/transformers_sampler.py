@@ -76,7 +76,7 @@ class TransformersSampler:
             return 0
         if self.device == "cpu":
             return SAMPLED_TOKENS  # results depend on it, so not on the machine
-        free, _ = torch.cuda.mem_get_info()
+        free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         return sampled_tokens(shape_of(self.model.path), WIDTH[self.model.dtype], self.decoding.max_output_tokens, free)
 
     def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
