@@ -24,6 +24,7 @@ OTHER_PREDICTIONS = ["a a list", "a.0 missing", "a.0.text_prediction a text", f"
 OTHER_PROGRAMS = ["without its last byte", "program_id a text", "source a text", "inputs a list", "inputs.0 missing"]
 BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n60.5\t0:01:00\t500.0\t50.0\n"
 STEP = {"step": 1, "reward": 0.5, "kl": 0.1}
+SCORE = {"task_id": "a", "score": 0.5}
 GRIDS = {
     "a cell of 11": TASKS | {"a": {"train": [{"input": [[11]], "output": [[1]]}], "test": [PAIR]}},
     "a fraction": TASKS | {"a": {"train": [{"input": [[0.5]], "output": [[1]]}], "test": [PAIR]}},
@@ -115,6 +116,10 @@ STAGES = {
             )
         },
     ),
+    "compare": Stage(
+        ["compare", "{}/first.jsonl", "{}/second.jsonl", "--output", "{}/out/compared.md"],
+        {"second.jsonl": json_faults([["task_id"], ["score"]], {"no rows": b"\n"}, ["score a number"])},
+    ),
     "doctor memory": Stage(
         ["doctor", "memory", "--configfile", "{}/config.json"],
         {
@@ -145,6 +150,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "messages.jsonl": {"messages": messages},
         "questions.jsonl": QUESTION,
         "training.jsonl": STEP,
+        "first.jsonl": SCORE,
+        "second.jsonl": SCORE,
         "config.json": config,
     }
     for name, content in contents.items():
@@ -165,6 +172,7 @@ REFUSED = {
     "tools questions": 26,
     "report curves": 21,
     "report times": 15,
+    "compare": 26,
     "doctor memory": 43,
 }
 

@@ -136,15 +136,15 @@ def test_runs_are_paired_and_what_one_side_lacks_is_left_out(tmp_path: Path):
     first = side("a.jsonl", {(0, "x"): 3, (1, "x"): 5, (0, "y"): 1, (1, "y"): 3, (0, "z"): 9, (1, "z"): 9, (0, "w"): 1})
     second = side("b.jsonl", {(1, "y"): 1, (1, "x"): 3, (0, "x"): 1, (0, "y"): 1})
     page = scores_page([first, second], Columns(run="seed"), tmp_path / "page.png")
-    assert f"Left out of `{first}`, because `{second}` lacks them: 1 tasks." in page
-    assert f"Left out of `{first}`, because not all of its runs have them: 1 tasks." in page
-    (row,) = cells(page, f"`{first}` − `{second}`")
+    assert "Left out of `a.jsonl`, because `b.jsonl` lacks them: 1 tasks." in page
+    assert "Left out of `a.jsonl`, because not all of its runs have them: 1 tasks." in page
+    (row,) = cells(page, "`a.jsonl` − `b.jsonl`")
     assert row[1:3] == ["2", "+1.500"]  # (2 + 2 + 0 + 2) / 4
     assert {path.name for path in tmp_path.glob("page.*")} == {"page.png", "page.svg"}
     more = side("c.jsonl", {(seed, task): seed for seed in (2, 1, 0) for task in ("x", "y")})
     page = scores_page([more, first], Columns(run="seed"))
-    assert f"Of `{more}` and `{first}`, the 2 runs that both have are compared." in page
-    assert cells(page, f"`{more}` − `{first}`")[0][2] == "−2.500"  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4
+    assert "Of `c.jsonl` and `a.jsonl`, the 2 runs that both have are compared." in page
+    assert cells(page, "`c.jsonl` − `a.jsonl`")[0][2] == "−2.500"  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4
 
 
 def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path, wording: Wording):
@@ -184,7 +184,7 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         ('{"id": 1, "score": "yes"}\n', Columns(), "row 1 score 'yes'"),
         ('{"id": 1, "score": NaN}\n', Columns(), "row 1 score nan"),
         ('{"id": 1, "score": 1}\n{"id": 2}\n', Columns(), "row 2 score"),
-        ('{"id": 1, "score": 1}\n{"id": 2\n', Columns(), "line 2 JSON"),
+        ('{"id": 1, "score": 1}\n{"id": 2\n', Columns(), "row 2 JSON"),
         ("[1]\n", Columns(), "row 1 task score"),
         ('{"id": 1, "score": 1}\n', Columns(where=(("id", "2"),)), "id = 2 --where"),
         ("", Columns(), "no rows"),

@@ -7,25 +7,24 @@ Columns inside others have names with dots: `scores.match.value`.
 """
 
 import csv
-import gzip
 import json
 import re
 import struct
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from math import isfinite
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Values
+from arc_refinery.files import check_regular, decode_json, in_words, read_json, read_text
+from arc_refinery.rows import READ_ERRORS, read_rows
 
 # Columns that are taken if none is named. lm-evaluation-harness 0.4.13: doc_id; inspect_ai 0.3.285: id
 TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id")
@@ -77,6 +76,7 @@ def read_scores(paths: Sequence[Path], columns: Columns) -> tuple[list[Scores], 
     """
     sums: dict[str, dict[str, dict[str, list[float]]]] = {}
     read: dict[Path, Columns] = {}
+    is_named = len({path.name for path in paths}) == len(paths)  # without their folders
     for path in paths:
         filters = set()
         for number, row in enumerate(_rows(path), 1):
@@ -91,7 +91,11 @@ def read_scores(paths: Sequence[Path], columns: Columns) -> tuple[list[Scores], 
                 _name(_value(row, column, where), f"{where}: {column}") if column else ""
                 for column in (of_file.task, columns.side, columns.run)
             )
-            values = sums.setdefault(side or str(path), {}).setdefault(run, {}).setdefault(task, [])
+            values = (
+                sums.setdefault(side or (path.name if is_named else str(path)), {})
+                .setdefault(run, {})
+                .setdefault(task, [])
+            )
             values.append(_number(_value(row, of_file.score, where), f"{where}: {of_file.score}"))
             filters.add(_text(row.get("filter")))
         if path not in read:
@@ -118,46 +122,17 @@ def read_scores(paths: Sequence[Path], columns: Columns) -> tuple[list[Scores], 
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    rows: Iterable[Any]
-    try:
-        match "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix:
-            case ".parquet":
-                rows = (row for batch in pq.ParquetFile(path).iter_batches() for row in batch.to_pylist())
-            case ".eval":
-                rows = _of_archive(path)
-            case ".json":
-                rows = _of_json(path)
-            case ".csv":
-                rows = _of_csv(path)
-            case _:
-                rows = _of_lines(path)
-        for number, row in enumerate(rows, 1):
-            if not isinstance(row, Mapping):
-                raise InputError(f"{path}: row {number} is {row!r:.60}; expected an object with a task and a score")
-            yield row
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, BadZipFile, pa.ArrowException, csv.Error) as error:
-        raise InputError(f"{path}: cannot be read ({error}); expected {', '.join(SUFFIXES)}") from None
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[TextIO]:
-    with (
-        gzip.open(path, "rt", encoding="utf-8-sig") if path.suffix == ".gz" else path.open(encoding="utf-8-sig")
-    ) as lines:
-        yield lines
-
-
-def _of_lines(path: Path) -> Iterator[Any]:
-    with _open(path) as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield _parsed(line, f"{path}: line {number}")
+    readers = {".csv": _of_csv, ".json": _of_json, ".eval": _of_archive}
+    for number, row in enumerate(readers.get(path.suffix, read_rows)(path), 1):
+        if not isinstance(row, Mapping):
+            raise InputError(f"{path}: row {number} is {in_words(row)}; expected an object with a task and a score")
+        yield row
 
 
 def _of_csv(path: Path) -> Iterator[Any]:
     csv.field_size_limit(MOST_OF_A_CELL)
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        rows = csv.DictReader(lines, restkey="", strict=True)
+    rows = csv.DictReader(StringIO(read_text(path, "CSV"), newline=""), restkey="", strict=True)
+    try:
         names = list(rows.fieldnames or ())
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"{path}: has the column {twice[0]} twice; rename one")
@@ -165,10 +140,12 @@ def _of_csv(path: Path) -> Iterator[Any]:
             if "" in row and "" not in names:
                 raise InputError(f"{path}: row {number} has more cells than the header has columns")
             yield row
+    except csv.Error as error:
+        raise InputError(f"{path}: cannot be read as CSV ({error})") from None
 
 
 def _of_json(path: Path) -> list[Any]:
-    content = _parsed(path.read_text(encoding="utf-8"), str(path))
+    content = read_json(path, "a list of rows, or an object with one")
     lists = [content] if isinstance(content, list) else []
     if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # a log of inspect_ai
         return [sample for sample in content["samples"] if _was_scored(sample)]
@@ -185,19 +162,18 @@ def _of_json(path: Path) -> list[Any]:
 
 def _of_archive(path: Path) -> Iterator[Any]:
     """Yield the samples of a log of inspect_ai, in the order of their names."""
-    with ZipFile(path) as archive, path.open("rb") as packed:
-        samples = (one for one in archive.infolist() if re.fullmatch(r"samples/.*\.json", one.filename))
-        for sample in sorted(samples, key=lambda one: one.filename):
-            is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
-            content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
-            row = _parsed(content.decode("utf-8"), f"{path}: {sample.filename}")
-            if _was_scored(row):
-                yield row
-
-
-def _was_scored(sample: Any) -> bool:
-    """Return false for a sample of inspect_ai that ended with an error before it was scored."""
-    return not isinstance(sample, Mapping) or sample.get("scores", True) not in (None, {})
+    check_regular(path)
+    try:
+        with ZipFile(path) as archive, path.open("rb") as packed:
+            samples = (one for one in archive.infolist() if re.fullmatch(r"samples/.*\.json", one.filename))
+            for sample in sorted(samples, key=lambda one: one.filename):
+                is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
+                content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
+                row = decode_json(content, f"{path}: {sample.filename}", "a sample of inspect_ai")
+                if _was_scored(row):
+                    yield row
+    except (BadZipFile, NotImplementedError, struct.error, *READ_ERRORS) as error:
+        raise InputError(f"{path}: cannot be read as a log of inspect_ai ({error})") from None
 
 
 def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:
@@ -209,11 +185,9 @@ def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:
     return content
 
 
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{where}: is not JSON ({error})") from None
+def _was_scored(sample: Any) -> bool:
+    """Return false for a sample of inspect_ai that ended with an error before it was scored."""
+    return not isinstance(sample, Mapping) or sample.get("scores", True) not in (None, {})
 
 
 def _task_column(row: Mapping[str, Any], path: Path) -> str:
