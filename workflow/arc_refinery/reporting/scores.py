@@ -14,7 +14,7 @@ from arc_refinery.evaluation.score_files import Columns, Scores, read_scores
 from arc_refinery.evaluation.sides import paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare, correct
 from arc_refinery.reporting.markdown import markdown_table, number, p_text
-from arc_refinery.reporting.publish import save
+from arc_refinery.reporting.publish import plot_style, save
 
 HEADER = ["first − second", "tasks", "difference", "95 % interval", "better: first / second", "p", "p corrected"]
 HEADER += ["detectable", "supported"]
@@ -71,7 +71,8 @@ def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = 
         if n := len(set().union(*side.runs.values())) - len(side.tasks):
             notes.append(f"Left out of {_code(side.name)}, because not all of its runs have them: {n} tasks.")
     if picture:
-        _draw(comparisons, shown, picture)
+        with plot_style():
+            _draw(comparisons, shown, picture)
     return "\n\n".join(
         [
             f"# Comparison of {', '.join(_code(side.name) for side in sides)}",
