@@ -233,11 +233,12 @@ def test_flags_that_do_not_go_together_are_refused(flags: dict[str, Any], expect
         ("a.csv", b"id,score,score\n1,1,0\n", "score twice"),
         ("a.csv", b"id,score\n1,1,0\n", "row 1 cells"),
         ("a.csv", b"id,score\n,1\n", "row 1 id empty"),
-        ("a.jsonl.gz", gzip.compress(b'{"id": 1, "score": 1}\n' * 99)[:-20], "cannot be read"),
+        ("a.jsonl.gz", gzip.compress(b'{"id": 1, "score": 1}\n' * 99, mtime=0)[:-20], "cannot be read"),
         ("a.parquet", b"PAR1", "cannot be read"),
         ("a.eval", b"PK", "cannot be read"),
         ("a.json", b'{"a": [{}], "b": [{}]}', "2 lists"),
     ],
+    ids=["two columns", "more cells", "no name", "gzip", "parquet", "zip", "lists"],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str, content: bytes, expected: str):
     path = tmp_path / name
