@@ -25,6 +25,9 @@ X_LABELS = {
 }
 
 
+MAX_LABEL, MAX_BAR_LABEL = 30, 48  # characters of a line's and a bar's label in a row
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """Tasks solved against budget for one arm: a table of `budget_curve` per repetition, and where turns end."""
@@ -40,7 +43,12 @@ def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> 
     The line of a repeated arm is the mean of the repetitions; a band reaches from the lowest to the highest.
     """
     label, unit = X_LABELS[x]
-    figure = Figure(figsize=(5.4, max(3.2, 1.0 + 0.45 * len(curves))), layout="constrained")
+    titles = {
+        name: textwrap.fill(f"{name}, mean of {n}" if (n := len(curve.tables)) > 1 else name, MAX_LABEL)
+        for name, curve in curves.items()
+    }
+    n_lines = sum(text.count("\n") + 2 for text in titles.values())
+    figure = Figure(figsize=(5.4, max(3.2, 1.0 + 0.225 * n_lines)), layout="constrained")
     axes = figure.subplots()
     ends = []
     for (name, curve), color in zip(curves.items(), line_colors(len(curves)), strict=True):
@@ -52,8 +60,7 @@ def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> 
             axes.fill_between(xs, runs.min(axis=0), runs.max(axis=0), color=color, alpha=0.2, linewidth=0)
         turn_starts = [end - 1 for end in curve.turn_ends]
         axes.plot(xs[turn_starts], solved[turn_starts], color=color, linestyle="", marker="o", markersize=5)
-        repeated = f", mean of {len(runs)}" if len(runs) > 1 else ""
-        ends.append(LineEnd(f"{name}{repeated}\n{estimate_text(curve.solved)}", xs[-1], solved[-1], color))
+        ends.append(LineEnd(f"{titles[name]}\n{estimate_text(curve.solved)}", xs[-1], solved[-1], color))
     axes.set(xlabel=label, ylabel="tasks solved (%)", ylim=(0, None), xlim=(0, None))
     axes.xaxis.set_major_locator(MaxNLocator(integer=x == "budget"))
     axes.set_title(title, loc="left")
@@ -68,10 +75,12 @@ def outcomes_plot(
 
     `looks`: colour and hatch of each outcome.
     """
-    bars = [f"{name.replace('`', '')}\nn = {len(table)} tasks" for name, table in shares.items()]
+    names = [textwrap.fill(name.replace("`", ""), MAX_BAR_LABEL) for name in shares]
+    bars = [f"{name}\nn = {len(table)} tasks" for name, table in zip(names, shares.values(), strict=True)]
+    n_lines = sum(bar.count("\n") + 1 for bar in bars)
     means = pd.DataFrame([100 * table.mean() for table in shares.values()]).fillna(0.0)
     n_rows = -(-len(means.columns) // 4)
-    figure = Figure(figsize=(9.5, 1.1 + 0.5 * len(bars) + 0.25 * n_rows), layout="constrained")
+    figure = Figure(figsize=(9.5, 1.1 + 0.25 * n_lines + 0.25 * n_rows), layout="constrained")
     axes = figure.subplots()
     left = pd.Series(0.0, means.index)
     for outcome in means:
