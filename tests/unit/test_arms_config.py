@@ -10,7 +10,7 @@ from messages import Wording
 
 from arc_refinery.commands.stages import training_job
 from arc_refinery.config import ConfigError, inputs, validate_experiment
-from arc_refinery.evaluation.power import expected_of_rates, expected_of_solved
+from arc_refinery.evaluation.power import Plan
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages
 from arc_refinery.refining.config import Turn
@@ -212,7 +212,7 @@ def test_a_config_knows_what_its_primary_comparison_is_expected_to_detect(wordin
     for turn in (None, 2):
         primary = {"set": "heldout", "arms": ["refined", "base"], "turn": turn}
         line = experiment(arms, primary=primary).expected_power
-        expected = expected_of_solved(50) if turn is None else expected_of_rates(50, 8)  # the arm with fewer attempts
+        expected = Plan(50, None if turn is None else 8).detects()  # the arm with fewer attempts
         assert f" {100 * expected:.1f} points" in line and "50 tasks of heldout" in line
         wording(line)
     assert experiment(arms).expected_power == ""

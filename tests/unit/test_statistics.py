@@ -10,7 +10,7 @@ import pytest
 from messages import Wording
 
 from arc_refinery.evaluation.intervals import estimate, estimate_difference
-from arc_refinery.evaluation.power import SHARED, Plan, detectable, expected_of_rates, expected_of_solved
+from arc_refinery.evaluation.power import SHARED, Plan, detectable
 from arc_refinery.evaluation.statistics import (
     Comparison,
     budget_curve,
@@ -132,7 +132,7 @@ def test_a_detectable_difference_is_found_in_four_experiments_of_five(only_first
 def test_the_expected_power_of_pass_rates_holds_where_its_assumptions_do():
     """Simulated experiments: rates around 3 %, true differences with a spread of 3.5 points, 64 attempts per arm."""
     rng, n_tasks = np.random.default_rng(0), 100
-    difference = expected_of_rates(n_tasks, 64)
+    difference = Plan(n_tasks, n_attempts=64).detects()
     noise = rng.normal(0, np.sqrt(2 * 0.03 * 0.97 / 64), (4000, n_tasks))
     observed = rng.normal(difference, 0.035, (4000, n_tasks)) + noise
     z = observed.mean(axis=1) / (observed.std(axis=1, ddof=1) / np.sqrt(n_tasks))
@@ -142,8 +142,8 @@ def test_the_expected_power_of_pass_rates_holds_where_its_assumptions_do():
 def test_the_expected_power_of_tasks_solved_is_that_of_a_run_with_as_many_changes():
     differences = np.repeat([1.0, -1.0, 0.0], [26, 26, 348])  # 13 % of 400, in equal parts
     observed = detectable(estimate_difference([differences], [np.zeros(400)]).standard_error)
-    assert expected_of_solved(400) == pytest.approx(observed)
-    assert expected_of_solved(1600) < 0.51 * expected_of_solved(400)
+    assert Plan(400).detects() == pytest.approx(observed)
+    assert Plan(1600).detects() < 0.51 * Plan(400).detects()
 
 
 def test_of_repeated_arms_the_means_are_compared_and_each_run_is_shown(wording: Wording):
@@ -255,7 +255,7 @@ def test_a_plan_detects_its_difference_in_four_simulated_experiments_of_five(
 ):
     """A task changes hands in 20 % of the cases; what all runs share of its change is what the plan assumes."""
     rng, plan = np.random.default_rng(0), Plan(n_tasks, changed=0.2, run_spread=run_spread)
-    difference = plan.detects(n_tasks, n_runs)
+    difference = plan.detects(n_runs)
     found = []
     for _ in range(1500):
         means = difference + rng.normal(0, run_spread, (n_runs, 1))
@@ -275,12 +275,12 @@ def test_the_tasks_that_a_plan_needs_are_the_fewest():
     plan = Plan(100)
     needed = plan.tasks_needed(0.03, 3)
     assert needed is not None
-    assert plan.detects(needed, 3) <= 0.03 < plan.detects(needed - 1, 3)
+    assert Plan(needed).detects(3) <= 0.03 < Plan(needed - 1).detects(3)
     assert Plan(100, run_spread=0.02).tasks_needed(0.03, 3) is None  # 2.8 x 2 points / sqrt 3 is 3.2
 
 
 def test_more_trainings_help_less_than_more_tasks():
     """(1.96 + 0.84) x sqrt(((0.13 n + 1) / (n + 2)^2) x (0.75 + 0.25 / runs)), by hand for n = 398."""
     plan = Plan(398)
-    assert plan.detects(398) == pytest.approx(2.8016 * (52.74 / 160_000) ** 0.5, rel=1e-4)
-    assert plan.detects(398, 5) == pytest.approx(2.8016 * (52.74 / 160_000 * 0.8) ** 0.5, rel=1e-4)
+    assert plan.detects() == pytest.approx(2.8016 * (52.74 / 160_000) ** 0.5, rel=1e-4)
+    assert plan.detects(5) == pytest.approx(2.8016 * (52.74 / 160_000 * 0.8) ** 0.5, rel=1e-4)

@@ -105,13 +105,12 @@ class Power(Command):
         from arc_refinery.refining.config import Refining
 
         experiment = config.load_experiment(self.configfile)
-        plan = experiment.plan if isinstance(experiment, Refining) else None
         primary = experiment.evaluation.primary if isinstance(experiment, Refining) else None
-        if plan is None or primary is None:
+        plan = experiment.plan if isinstance(experiment, Refining) else None
+        if primary is None or plan is None:
             raise InputError(
                 f"{self.configfile}: has no primary comparison on a set whose size is known (evaluation.primary); give "
                 "--tasks and their number instead"
             )
-        outcome = "tasks solved" if plan.n_attempts is None else f"right attempts in turn {primary.turn}"
-        title = f"{' − '.join(primary.arms)} on {primary.set}: {outcome}"
+        title = f"{' − '.join(primary.arms)} on {primary.set}: {primary.outcome}"
         return replace(plan, n_tasks=self.tasks or plan.n_tasks, changed=self.changed), title

@@ -1,15 +1,15 @@
 """Power: the smallest true difference that an experiment detects, after it and before it.
 
->>> f"{100 * expected_of_rates(100, 64):.1f}"  # points: pass rates of 64 second attempts on each of 100 tasks
+>>> f"{100 * Plan(100, n_attempts=64).detects():.1f}"  # points: pass rates of 64 second attempts on each of 100 tasks
 '1.3'
->>> f"{100 * expected_of_solved(100):.1f}"  # tasks solved, of 100
+>>> f"{100 * Plan(100).detects():.1f}"  # tasks solved, of 100
 '10.3'
 
 Before a run, nothing is known about its arms, so the results of the demo are assumed (docs/methods.md).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 SIGNIFICANCE = 0.05
@@ -42,39 +42,18 @@ class Plan:
     changed: float = CHANGED_HANDS  # share of tasks that only one of the two arms solves
     run_spread: float = 0.0  # standard deviation of the true differences of trainings
 
-    def detects(self, n_tasks: int, n_runs: int = 1) -> float:
-        """Return the smallest difference that so many tasks and trainings detect."""
+    def detects(self, n_runs: int = 1) -> float:
+        """Return the smallest difference that so many trainings detect."""
         if self.n_attempts:
             noise = 2 * RATE * (1 - RATE) / self.n_attempts
-            variance = (SPREAD**2 + noise / n_runs) / n_tasks
+            variance = (SPREAD**2 + noise / n_runs) / self.n_tasks
         else:  # the standard error of Agresti and Min
-            n = n_tasks + 2
-            variance = (self.changed * n_tasks + 1) / n**2 * (SHARED + (1 - SHARED) / n_runs)
+            n = self.n_tasks + 2
+            variance = (self.changed * self.n_tasks + 1) / n**2 * (SHARED + (1 - SHARED) / n_runs)
         return detectable((variance + self.run_spread**2 / n_runs) ** 0.5)
 
     def tasks_needed(self, difference: float, n_runs: int) -> int | None:
         """Return the tasks that detect a difference; None if the trainings vary too much for any number of tasks."""
-        return _first(lambda n: self.detects(n, n_runs) <= difference)
-
-
-def _first(is_enough: Callable[[int], bool]) -> int | None:
-    """Return the smallest number of tasks that is enough; more than enough is enough, too."""
-    low, high = 0, 1
-    while not is_enough(high):
-        low, high = high, 2 * high
-        if low > MOST_TASKS:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
-
-
-def expected_of_rates(n_tasks: int, n_attempts: int) -> float:
-    """Return what a comparison of pass rates of one turn is expected to detect; arms have `n_attempts` per task."""
-    return Plan(n_tasks, n_attempts).detects(n_tasks)
-
-
-def expected_of_solved(n_tasks: int) -> float:
-    """Return what a comparison of tasks solved is expected to detect."""
-    return Plan(n_tasks).detects(n_tasks)
+        numbers = range(1, MOST_TASKS)
+        found = bisect_left(numbers, True, key=lambda n: replace(self, n_tasks=n).detects(n_runs) <= difference)
+        return numbers[found] if found < len(numbers) else None

@@ -1,4 +1,6 @@
-"""What a comparison can show before it is made, as a page."""
+"""Page on the differences that a comparison can show, before it is made."""
+
+from dataclasses import replace
 
 from arc_refinery.evaluation.power import POWER, RATE, SHARED, SPREAD, Plan
 from arc_refinery.reporting.markdown import markdown_table, percent
@@ -10,10 +12,8 @@ FACTORS = (1, 2, 4, 10)  # numbers of tasks
 def power_page(plan: Plan, title: str, difference: float | None) -> str:
     """Return a table of detectable differences, and of the tasks that show one, if it is given."""
     header = ["tasks", *(f"{n} training{'s' * (n > 1)}" for n in RUNS)]
-    rows = [
-        [f"{plan.n_tasks * factor:,}", *(f"{100 * plan.detects(plan.n_tasks * factor, n):.1f}" for n in RUNS)]
-        for factor in FACTORS
-    ]
+    plans = (replace(plan, n_tasks=plan.n_tasks * factor) for factor in FACTORS)
+    rows = [[f"{larger.n_tasks:,}", *(f"{100 * larger.detects(n):.1f}" for n in RUNS)] for larger in plans]
     if plan.n_attempts is None:
         assumed = f"{percent(plan.changed)} of tasks are solved by only one side (`--changed`)"
     else:

@@ -149,6 +149,10 @@ class Primary(Strict):
         None, description="Compare the pass rate of this turn alone; default: tasks solved by all attempts."
     )
 
+    @property
+    def outcome(self) -> str:
+        return "tasks solved" if self.turn is None else f"right attempts in turn {self.turn}"
+
 
 class Evaluation(Strict):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")

@@ -146,13 +146,13 @@ class Refining(Compared[Arm]):
         primary, plan = self.evaluation.primary, self.plan
         if primary is None or plan is None:
             return ""
-        what, assumed = "tasks solved", f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
-        if primary.turn is not None:
-            what = f"right attempts in turn {primary.turn}"
+        if primary.turn is None:
+            assumed = f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
+        else:
             assumed = f"{100 * RATE:.0f} % right, a spread over tasks of {100 * SPREAD:.1f} points"
         return (
-            f"Primary comparison: {what}, {' − '.join(primary.arms)}, on {plan.n_tasks} tasks of {primary.set}; "
-            f"expected to detect {100 * plan.detects(plan.n_tasks):.1f} points with {100 * POWER:.0f} % power "
+            f"Primary comparison: {primary.outcome}, {' − '.join(primary.arms)}, on {plan.n_tasks} tasks of "
+            f"{primary.set}; expected to detect {100 * plan.detects():.1f} points with {100 * POWER:.0f} % power "
             f"(assumed: {assumed}, as in the demo)."
         )
 
