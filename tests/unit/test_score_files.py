@@ -20,7 +20,7 @@ from scipy.stats import t
 
 from arc_refinery.cli.results import Compare
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.score_files import Columns, read_scores
+from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
 from arc_refinery.reporting.scores import scores_page
 
 REPORTED = ROOT / "docs/sample-report/results/code-untrained"
@@ -39,7 +39,7 @@ def cells(page: str, first: str) -> list[list[str]]:
 
 
 def test_numbers_are_those_of_the_report():
-    page = scores_page([TASKS], Columns(side="arm", score="is_correct"))
+    page = scores_page([TASKS], ScoreColumns(side="arm", score="is_correct"))
     report = (REPORTED.with_suffix(".md")).read_text()
     (row,) = (row for row in cells(report, "`refine` − `independent`") if len(row) == 9)
     _, solved, points, interval, only, p, *_, detectable, supported = row
@@ -54,7 +54,7 @@ def test_numbers_are_those_of_the_report():
 
 
 def test_an_interval_over_tasks_is_that_of_a_paired_t_test():
-    page = scores_page([TASKS], Columns(side="arm", score="pass_rate"))
+    page = scores_page([TASKS], ScoreColumns(side="arm", score="pass_rate"))
     with TASKS.open(newline="") as table:
         rates = {(row["arm"], row["task_id"]): float(row["pass_rate"]) for row in csv.DictReader(table)}
     tasks = [task for arm, task in rates if arm == "refine"]
@@ -83,7 +83,9 @@ VERIFIERS = [
 
 
 def test_files_of_other_tools_are_read_without_naming_a_column(tmp_path: Path):
-    (side,), read = read_scores([lines(tmp_path / "samples.jsonl", LM_EVAL)], Columns(where=(("filter", "strict"),)))
+    (side,), read = read_scores(
+        [lines(tmp_path / "samples.jsonl", LM_EVAL)], ScoreColumns(where=(("filter", "strict"),))
+    )
     assert (read.task, read.score) == ("doc_id", "exact_match")
     assert side.runs == {"": {"0": 0.0, "1": 1.0, "2": 0.0, "3": 1.0}}
     expected = {"": {"q0": 1.0, "q1": 0.5, "q2": 0.0}}  # means over epochs
@@ -95,8 +97,8 @@ def test_files_of_other_tools_are_read_without_naming_a_column(tmp_path: Path):
         for sample in [*INSPECT, failed]:
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
     for name in ("log.json", "log.eval"):
-        assert read_scores([tmp_path / name], Columns())[0][0].runs == expected
-    (side,), _ = read_scores([lines(tmp_path / "traces.jsonl", VERIFIERS)], Columns())
+        assert read_scores([tmp_path / name], ScoreColumns())[0][0].runs == expected
+    (side,), _ = read_scores([lines(tmp_path / "traces.jsonl", VERIFIERS)], ScoreColumns())
     assert (side.runs, side.n_rows) == ({"": {"0": 0.125, "1": 0.5}}, (1, 2))
 
 
@@ -109,7 +111,7 @@ def test_an_archive_that_is_packed_with_zstandard_is_read(tmp_path: Path):
     central = struct.pack("<4sHHHHHHLLLHHHHHLL", b"PK\1\2", 63, 63, *numbers[:-1], 0, 0, 0, 0, 0, 0) + name
     end = struct.pack("<4sHHHHLLH", b"PK\5\6", 0, 0, 1, 1, len(central), len(local), 0)
     path.write_bytes(local + central + end)
-    (side,), _ = read_scores([path], Columns())
+    (side,), _ = read_scores([path], ScoreColumns())
     assert side.runs == {"": {"q0": 1.0}}
 
 
@@ -125,7 +127,7 @@ def test_forms_of_files_give_the_same_scores(tmp_path: Path):
         writer.writerows(rows)
     lines(tmp_path / "a.jsonl", rows)
     for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.csv", "a.parquet"):
-        (side,), _ = read_scores([tmp_path / name], Columns(task="question", run="seed"))
+        (side,), _ = read_scores([tmp_path / name], ScoreColumns(task="question", run="seed"))
         assert side.runs == {"0": {"q0": 0.0, "q1": 1.0, "q2": 0.0}, "1": {"q0": 1.0, "q1": 0.0, "q2": 1.0}}
 
 
@@ -135,14 +137,14 @@ def test_runs_are_paired_and_what_one_side_lacks_is_left_out(tmp_path: Path):
 
     first = side("a.jsonl", {(0, "x"): 3, (1, "x"): 5, (0, "y"): 1, (1, "y"): 3, (0, "z"): 9, (1, "z"): 9, (0, "w"): 1})
     second = side("b.jsonl", {(1, "y"): 1, (1, "x"): 3, (0, "x"): 1, (0, "y"): 1})
-    page = scores_page([first, second], Columns(run="seed"), tmp_path / "page.png")
+    page = scores_page([first, second], ScoreColumns(run="seed"), tmp_path / "page.png")
     assert "Left out of `a.jsonl`, because `b.jsonl` lacks them: 1 tasks." in page
     assert "Left out of `a.jsonl`, because not all of its runs have them: 1 tasks." in page
     (row,) = cells(page, "`a.jsonl` − `b.jsonl`")
     assert row[1:3] == ["2", "+1.500"]  # (2 + 2 + 0 + 2) / 4
     assert {path.name for path in tmp_path.glob("page.*")} == {"page.png", "page.svg"}
     more = side("c.jsonl", {(seed, task): seed for seed in (2, 1, 0) for task in ("x", "y")})
-    page = scores_page([more, first], Columns(run="seed"))
+    page = scores_page([more, first], ScoreColumns(run="seed"))
     assert "Of `c.jsonl` and `a.jsonl`, the 2 runs that both have are compared." in page
     assert cells(page, "`c.jsonl` − `a.jsonl`")[0][2] == "−2.500"  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4
 
@@ -153,14 +155,14 @@ def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path, wording: Wording
         for first in (0, 5)
     ]
     with pytest.raises(InputError, match="leave --runs out") as error:
-        scores_page(paths, Columns(run="seed"))
+        scores_page(paths, ScoreColumns(run="seed"))
     wording(error.value)
-    assert "+0.0" in scores_page(paths, Columns())
+    assert "+0.0" in scores_page(paths, ScoreColumns())
 
 
 def test_names_stay_in_their_cells(tmp_path: Path):
     rows = [{"id": n, "model": name, "score": 1} for n in range(2) for name in ("a|`b`", "c\nd")]
-    page = scores_page([lines(tmp_path / "a.jsonl", rows)], Columns(side="model"))
+    page = scores_page([lines(tmp_path / "a.jsonl", rows)], ScoreColumns(side="model"))
     assert [len(row) for row in cells(page, "`a/'b'`")] == [5, 9]
     assert cells(page, "`c d`")
 
@@ -171,36 +173,38 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         lines(tmp_path / "b.jsonl", [{"id": 1, "reward": 2}]),
     ]
     with pytest.raises(InputError, match="--task and --score") as error:
-        read_scores(paths, Columns())
+        read_scores(paths, ScoreColumns())
     wording(error.value)
 
 
 @pytest.mark.parametrize(
     ("content", "columns", "expected"),
     [
-        ('{"id": 1, "acc": 1, "reward": 0}\n', Columns(), "acc reward --score"),
-        ('{"id": 1, "speed": 1}\n', Columns(), "--score speed"),
-        ('{"name": 1, "score": 1}\n', Columns(), "--task name"),
-        ('{"id": 1, "score": "yes"}\n', Columns(), "row 1 score 'yes'"),
-        ('{"id": 1, "score": NaN}\n', Columns(), "row 1 score nan"),
-        ('{"id": 1, "score": 1}\n{"id": 2}\n', Columns(), "row 2 score"),
-        ('{"id": 1, "score": 1}\n{"id": 2\n', Columns(), "row 2 JSON"),
-        ("[1]\n", Columns(), "row 1 task score"),
-        ('{"id": 1, "score": 1}\n', Columns(where=(("id", "2"),)), "id = 2 --where"),
-        ("", Columns(), "no rows"),
-        ('{"id": "", "score": 1}\n', Columns(), "row 1 id empty"),
-        ('{"id": null, "score": 1}\n', Columns(), "row 1 id empty"),
-        ('{"id": 1, "score": 1, "seed": ""}\n', Columns(run="seed"), "row 1 seed empty"),
-        (f'{{"id": 1, "score": 1{"0" * 400}}}\n', Columns(), "row 1 score"),
+        ('{"id": 1, "acc": 1, "reward": 0}\n', ScoreColumns(), "acc reward --score"),
+        ('{"id": 1, "speed": 1}\n', ScoreColumns(), "--score speed"),
+        ('{"name": 1, "score": 1}\n', ScoreColumns(), "--task name"),
+        ('{"id": 1, "score": "yes"}\n', ScoreColumns(), "row 1 score 'yes'"),
+        ('{"id": 1, "score": NaN}\n', ScoreColumns(), "row 1 score nan"),
+        ('{"id": 1, "score": 1}\n{"id": 2}\n', ScoreColumns(), "row 2 score"),
+        ('{"id": 1, "score": 1}\n{"id": 2\n', ScoreColumns(), "row 2 JSON"),
+        ("[1]\n", ScoreColumns(), "row 1 task score"),
+        ('{"id": 1, "score": 1}\n', ScoreColumns(where=(("id", "2"),)), "id = 2 --where"),
+        ("", ScoreColumns(), "no rows"),
+        ('{"id": "", "score": 1}\n', ScoreColumns(), "row 1 id empty"),
+        ('{"id": null, "score": 1}\n', ScoreColumns(), "row 1 id empty"),
+        ('{"id": 1, "score": 1, "seed": ""}\n', ScoreColumns(run="seed"), "row 1 seed empty"),
+        (f'{{"id": 1, "score": 1{"0" * 400}}}\n', ScoreColumns(), "row 1 score"),
         (
             "".join(f'{{"doc_id": 1, "filter": "{name}", "acc": 1}}\n' for name in ("flexible", "strict")),
-            Columns(),
+            ScoreColumns(),
             "filter flexible, strict --where",
         ),
-        ('{"doc_id": 1, "metrics": ["acc", "acc_norm"], "acc": 1}\n', Columns(), "--score acc, acc_norm"),
+        ('{"doc_id": 1, "metrics": ["acc", "acc_norm"], "acc": 1}\n', ScoreColumns(), "--score acc, acc_norm"),
     ],
 )
-def test_what_is_no_score_is_refused(tmp_path: Path, content: str, columns: Columns, expected: str, wording: Wording):
+def test_what_is_no_score_is_refused(
+    tmp_path: Path, content: str, columns: ScoreColumns, expected: str, wording: Wording
+):
     path = tmp_path / "a.jsonl"
     path.write_text(content)
     with pytest.raises(InputError) as error:
@@ -244,12 +248,12 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, content: bytes, ex
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
-        read_scores([path], Columns())
+        read_scores([path], ScoreColumns())
     assert all(word in str(error.value) for word in [str(path), *expected.split()])
 
 
 def test_what_spreadsheets_and_pandas_write_is_read(tmp_path: Path):
     path = tmp_path / "a.csv"
     path.write_text("task_id,solved,text\n1,True,{}\n2,FALSE,\n".format("x" * 200_000), encoding="utf-8-sig")
-    (side,), _ = read_scores([path], Columns())
+    (side,), _ = read_scores([path], ScoreColumns())
     assert side.runs == {"": {"1": 1.0, "2": 0.0}}

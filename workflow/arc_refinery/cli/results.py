@@ -116,13 +116,13 @@ class Compare(Command):
         return comparison(sides, self.set, section, explained)
 
     def _scores(self) -> str:
-        from arc_refinery.evaluation.score_files import Columns, is_score_file
+        from arc_refinery.evaluation.score_files import ScoreColumns, is_score_file
         from arc_refinery.reporting.scores import scores_page
 
         for text in self.sides:
             if not is_score_file(text):
                 raise InputError(
-                    f"{text}: is no file of scores; compare files with files, or experiments with each other"
+                    f"{text}: is not a file of scores; compare files with files, or experiments with each other"
                 )
         if self.set:
             raise InputError("--set is for experiments; rows of files are chosen with --where <column>=<value>")
@@ -130,7 +130,7 @@ class Compare(Command):
         for column, sign, _ in where:
             if not (column and sign):
                 raise InputError(f"--where is {column}; expected <column>=<value>, such as filter=strict-match")
-        columns = Columns(
+        columns = ScoreColumns(
             self.task or "",
             self.score or "",
             self.runs or "",

@@ -1,6 +1,6 @@
 """Scores of tasks in files of any evaluation: one row per attempt, with a task and a number.
 
-    {"doc_id": 17, "exact_match": 1.0, "seed": 3, ...}     read_scores([path], Columns("doc_id", "exact_match", "seed"))
+    {"doc_id": 17, "exact_match": 1.0, "seed": 3}    read_scores([path], ScoreColumns("doc_id", "exact_match", "seed"))
 
 Read are JSON lines, JSON (a list of rows, or an object with one), CSV, Parquet, and the .eval files of inspect_ai.
 Columns inside others have names with dots: `scores.match.value`.
@@ -37,7 +37,7 @@ MOST_OF_A_CELL = 2**30  # characters of a cell of CSV
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ScoreColumns:
     """Columns to read; empty: found by name."""
 
     task: str = ""
@@ -69,13 +69,13 @@ def is_score_file(text: str) -> bool:
     return text.endswith(SUFFIXES) and not Path(text).is_dir()
 
 
-def read_scores(paths: Sequence[Path], columns: Columns) -> tuple[list[Scores], Columns]:
+def read_scores(paths: Sequence[Path], columns: ScoreColumns) -> tuple[list[Scores], ScoreColumns]:
     """Return the sides in these files, in the order in which they appear, and the columns that were read.
 
-    Raises `InputError` for what is no score, and where files would be read by different columns.
+    Raises `InputError` for what is not a score, and where files would be read by different columns.
     """
     sums: dict[str, dict[str, dict[str, list[float]]]] = {}
-    read: dict[Path, Columns] = {}
+    read: dict[Path, ScoreColumns] = {}
     is_named = len({path.name for path in paths}) == len(paths)  # without their folders
     for path in paths:
         filters = set()
@@ -165,8 +165,8 @@ def _of_archive(path: Path) -> Iterator[Any]:
     check_regular(path)
     try:
         with ZipFile(path) as archive, path.open("rb") as packed:
-            samples = (one for one in archive.infolist() if re.fullmatch(r"samples/.*\.json", one.filename))
-            for sample in sorted(samples, key=lambda one: one.filename):
+            samples = (member for member in archive.infolist() if re.fullmatch(r"samples/.*\.json", member.filename))
+            for sample in sorted(samples, key=lambda member: member.filename):
                 is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
                 content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
                 row = decode_json(content, f"{path}: {sample.filename}", "a sample of inspect_ai")

@@ -27,7 +27,7 @@ INTRODUCTION = "Feedback on an answer that is not shown:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teacher:
-    """What the teacher reads before each completion of a batch."""
+    """Contexts of the teacher, one for each completion of a batch."""
 
     domain: Domain
     prompts: Sequence[TrainingPrompt]

@@ -132,6 +132,11 @@ def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
+def short_p(p_value: float) -> str:
+    """Format p in a column of such values: `0.024`, `< 0.001`."""
+    return p_text(p_value).removeprefix("p = ").removeprefix("p ")
+
+
 def runs_in_brackets(difference: Estimate) -> str:
     return f" ({runs_text(difference)})" if len(difference.runs) > 1 else ""
 

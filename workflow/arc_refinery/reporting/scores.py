@@ -9,27 +9,20 @@ from matplotlib.figure import Figure
 
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, estimate
-from arc_refinery.evaluation.power import POWER, detectable
-from arc_refinery.evaluation.score_files import Columns, Scores, read_scores
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
+from arc_refinery.evaluation.score_files import ScoreColumns, Scores, read_scores
 from arc_refinery.evaluation.sides import paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare, correct
-from arc_refinery.reporting.markdown import markdown_table, number, p_text
+from arc_refinery.reporting.markdown import Columns, columns_explained, columns_table, markdown_table, number, short_p
 from arc_refinery.reporting.publish import plot_style, save
 
-HEADER = ["first − second", "tasks", "difference", "95 % interval", "better: first / second", "p", "p corrected"]
-HEADER += ["detectable", "supported"]
-EXPLAINED = f"""\
+SCORE = """\
 - **score**: mean over tasks, of the mean over a task's rows. Brackets: 95 % interval for other tasks, and for other
-  runs if there are several.
-- **difference**: the first minus the second, paired by task, and by run where both sides have the same runs.
-- **better: first / second**: tasks on which one of them scores higher.
-- **p**: exact McNemar test of scores that are 0 or 1 in one run; else that of the interval's t.
-- **p corrected**: for the number of comparisons (Holm).
-- **detectable**: the true difference that such an experiment detects with {100 * POWER:.0f} % power.
-- **supported**: the interval excludes 0 and the corrected p is below 0.05."""
+  runs if there are several."""
+MAX_NAME = 28  # characters of a side's name in a picture
 
 
-def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = None) -> str:
+def scores_page(paths: Sequence[Path], columns: ScoreColumns, picture: Path | None = None) -> str:
     """Compare the sides in files, each two of them; write a picture of the differences, if wanted."""
     sides, read = read_scores(paths, columns)
     if len(sides) < 2:
@@ -66,7 +59,7 @@ def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = 
             for side, other in ((first, second), (second, first))
             if (n := len(side.tasks) - len(tasks))
         ]
-    comparisons = correct(comparisons)
+    comparisons, differences = correct(comparisons), _columns(shown)
     for side in sides:
         if n := len(set().union(*side.runs.values())) - len(side.tasks):
             notes.append(f"Left out of {_code(side.name)}, because not all of its runs have them: {n} tasks.")
@@ -79,15 +72,12 @@ def scores_page(paths: Sequence[Path], columns: Columns, picture: Path | None = 
             f"Task: {_code(read.task)}; score: {_code(read.score)}.",
             markdown_table(["side", "tasks", "runs", "rows per task", "score"], [_side(side, shown) for side in sides]),
             *notes,
-            markdown_table(HEADER, [_difference(comparison, shown) for comparison in comparisons]),
+            columns_table(differences, comparisons),
             *([f"![Differences with 95 % intervals]({picture.name})"] if picture else []),
             "## Columns",
-            EXPLAINED,
+            f"{SCORE}\n{columns_explained(differences)}",
         ]
     )
-
-
-MAX_NAME = 28  # characters of a side's name in a picture
 
 
 class _Form:
@@ -110,21 +100,39 @@ def _side(side: Scores, shown: _Form) -> list[object]:
     return [_code(side.name), len(side.tasks), len(side.runs), n_rows, text]
 
 
-def _difference(comparison: Comparison, shown: _Form) -> list[object]:
-    difference = comparison.difference
-    corrected = comparison.p_value if comparison.corrected is None else comparison.corrected
-    error = difference.standard_error
-    return [
-        f"{_code(comparison.first)} − {_code(comparison.second)}",
-        difference.n_tasks,
-        shown.number(difference.mean, "+"),
-        shown.interval(difference, "+"),
-        f"{comparison.only_first} / {comparison.only_second}",
-        p_text(comparison.p_value).removeprefix("p ").removeprefix("= "),
-        p_text(corrected).removeprefix("p ").removeprefix("= "),
-        shown.number(detectable(error)) if error else "–",
-        "yes" if comparison.supports_difference else "no",
-    ]
+def _columns(shown: _Form) -> Columns[Comparison]:
+    def smallest(error: float) -> str:
+        return shown.number(detectable(error)) if error else "–"
+
+    return {
+        "first − second": (lambda c: f"{_code(c.first)} − {_code(c.second)}", ""),
+        "tasks": (lambda c: c.difference.n_tasks, ""),
+        "difference": (
+            lambda c: shown.number(c.difference.mean, "+"),
+            "the first minus the second, paired by task, and by run where both sides have the same runs",
+        ),
+        "95 % interval": (lambda c: shown.interval(c.difference, "+"), ""),
+        "better: first / second": (
+            lambda c: f"{c.only_first} / {c.only_second}",
+            "tasks on which one of them scores higher",
+        ),
+        "p": (
+            lambda c: short_p(c.p_value),
+            "exact McNemar test of scores that are 0 or 1 in one run; else that of the interval's t",
+        ),
+        "p corrected": (
+            lambda c: short_p(c.p_value if c.corrected is None else c.corrected),
+            "for the number of comparisons (Holm)",
+        ),
+        "detectable": (
+            lambda c: smallest(c.difference.standard_error),
+            f"the true difference that such an experiment detects with {100 * POWER:.0f} % power",
+        ),
+        "supported": (
+            lambda c: "yes" if c.supports_difference else "no",
+            f"the interval excludes 0 and the corrected p is below {SIGNIFICANCE}",
+        ),
+    }
 
 
 def _code(name: str) -> str:
@@ -146,8 +154,7 @@ def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
         axes.plot([shown.scale * difference.low, shown.scale * difference.high], [place, place], color="C0")
         axes.plot(shown.scale * difference.mean, place, color="C0", marker="o")
     axes.axvline(0, color="black", linewidth=0.8)
-    labels = (" − ".join(_end(name) for name in (one.first, one.second)) for one in comparisons)
-    axes.set_yticks(list(places), list(labels))
+    axes.set_yticks(list(places), [f"{_end(c.first)} − {_end(c.second)}" for c in comparisons])
     axes.set_xlabel("difference" + (" in percentage points" if shown.unit else ""))
     axes.margins(y=0.2)
     save(figure, path)

@@ -39,11 +39,11 @@ from arc_refinery.reporting.markdown import (
     Columns,
     difference_text,
     markdown_table,
-    p_text,
     percent,
     points,
     runs_in_brackets,
     share_text,
+    short_p,
     solved_text,
     write_csv,
 )
@@ -141,9 +141,9 @@ COMPARISON: Columns[Comparison] = {
         lambda c: f"{c.only_first} / {c.only_second}",
         "tasks that only one of the arms solved; of repeated arms, tasks that it solved more often",
     ),
-    "p": (lambda c: _short_p(c.p_value), "exact McNemar test; of repeated arms the t test over tasks and runs"),
+    "p": (lambda c: short_p(c.p_value), "exact McNemar test; of repeated arms the t test over tasks and runs"),
     "p corrected": (
-        lambda c: "primary" if c.is_primary else "–" if c.corrected is None else _short_p(c.corrected),
+        lambda c: "primary" if c.is_primary else "–" if c.corrected is None else short_p(c.corrected),
         "for the number of comparisons in the report but the primary one (Holm)",
     ),
     "detectable": DIFFERENCE["detectable"],
@@ -152,10 +152,6 @@ COMPARISON: Columns[Comparison] = {
         f"the interval excludes 0 and p is below {SIGNIFICANCE}: the corrected p, if it is corrected",
     ),
 }
-
-
-def _short_p(p_value: float) -> str:
-    return p_text(p_value).removeprefix("p = ").removeprefix("p ")
 
 
 def _count(tasks: float) -> str:
