@@ -1,4 +1,4 @@
-"""A Hugging Face hub on this machine: what huggingface_hub asks of one to fetch a repository, and what can go wrong.
+"""A Hugging Face hub on this machine: what huggingface_hub asks to fetch or make a repository, and what can go wrong.
 
     with Hub() as hub:
         hub.add("model", "someone/tiny", {"config.json": b"{}"})
@@ -6,6 +6,7 @@
 Reached through HF_ENDPOINT, which is read at import: programs that use it are started with `hub.environment(home)`.
 """
 
+import base64
 import hashlib
 import json
 import os
@@ -24,6 +25,8 @@ import processes
 Files = Mapping[str, bytes]
 
 API = re.compile(r"/api/(model|dataset)s/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?")
+UPLOAD = re.compile(r"/api/models/([^/]+/[^/]+)/(preupload|commit)/main")
+TOKEN = "hf_test"  # of the one user who may upload
 FILE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 
@@ -38,6 +41,7 @@ class Hub:
         self.sizes: dict[str, int | None] = {}  # sizes of files that are announced with another size or none
         self.dropped: dict[str, tuple[int, int]] = {}  # files: times that the connection ends, after how many bytes
         self.resets = False  # a connection that ends is reset, not closed
+        self.private: set[str] = set()  # repositories that were made so
         self.requests: list[str] = []  # path of each file, and the range if one is asked for
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
         self._server.daemon_threads = True
@@ -64,10 +68,13 @@ class Hub:
         files = self.commits[kind, repository, revision]
         return next(key[2] for key, value in self.commits.items() if value is files and len(key[2]) == 40)
 
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
     def environment(self, home: Path, **changes: str) -> dict[str, str]:
         """Of a program that uses this hub and keeps its cache in `home`."""
-        address = f"http://127.0.0.1:{self._server.server_port}"
-        variables = {"HF_ENDPOINT": address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
+        variables = {"HF_ENDPOINT": self.address, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1"}
         return processes.environment(variables | changes)
 
 
@@ -87,6 +94,34 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "")
 
     do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        path, content = urlsplit(self.path).path, self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._refuse(401, "")
+        elif path == "/api/repos/create":
+            repository = "/".join(json.loads(content)[key] for key in ("organization", "name"))
+            self.hub.add("model", repository, {})
+            if json.loads(content).get("visibility") == "private":
+                self.hub.private.add(repository)
+            self._answer({"url": f"{self.hub.address}/{repository}"})
+        elif match := UPLOAD.fullmatch(path):
+            self._upload(match[1], match[2], content)
+        else:  # is the card's front matter valid?
+            self._answer({"errors": [], "warnings": []})
+
+    def _upload(self, repository: str, what: str, content: bytes) -> None:
+        if what == "preupload":
+            names = [file["path"] for file in json.loads(content)["files"]]
+            self._answer({"files": [{"path": name, "uploadMode": "regular", "shouldIgnore": False} for name in names]})
+            return
+        lines = [json.loads(line) for line in content.splitlines()]
+        files = {line["value"]["path"]: line["value"]["content"] for line in lines if line["key"] == "file"}
+        commit = self.hub.add("model", repository, {name: base64.b64decode(text) for name, text in files.items()})
+        self._answer({"commitUrl": f"{self.hub.address}/{repository}/commit/{commit}", "commitOid": commit})
+
+    def _answer(self, content: Any) -> None:
+        self._send(json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _exists(self, kind: str, repository: str, revision: str) -> bool:
         if (kind, repository, "main") not in self.hub.commits:

@@ -63,6 +63,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "report samples": "cli.results.ShowSamples",
         "report lengths": "refining.commands.prompts.StudyLengths",
         "report times": "cli.results.Times",
+        "report publish": "cli.results.Publish",
     },
     "Programs and predictions from elsewhere": {
         "execute": "refining.commands.attempts.Execute",

@@ -1,5 +1,6 @@
 """Commands that write reports, plots, submissions and reference pages."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -181,6 +182,43 @@ class ShowSamples(Command):
         from arc_refinery.reporting.training_samples import show
 
         print(show(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
+
+
+class Publish(Command):
+    """Write a trained adapter as a folder for others, with a model card from the report, and upload it.
+
+    The folder names the base model on the hub, and loads without this project. An upload needs `hf auth login`.
+
+    Examples:
+        arc-refinery report publish results/demo/adapters/trained --base owner/model --output mine/published
+        arc-refinery report publish results/mine/adapters/trained --output mine/published --repository owner/adapter
+    """
+
+    adapter: Annotated[config.Line, Positional]  # results/<experiment>/adapters/<name>
+    output: Path  # folder to write
+    # base model on the hub, owner/name or owner/name@commit; default: the one that the experiment fetched
+    base: config.Line | None = None
+    license: config.Line | None = None  # for the card: as the hub names it, such as apache-2.0
+    repository: config.Line | None = None  # upload the folder to this repository, owner/name
+    public: bool = False  # make a new repository public
+
+    def writes(self) -> Outputs:
+        from arc_refinery.reporting.model_card import CARD, NAMES
+
+        names = "|".join(map(re.escape, NAMES))
+        return {"output": [folder(self.output, "a published adapter", ["adapter_config.json", CARD], names)]}
+
+    def run(self) -> None:
+        from arc_refinery.models.hub import upload_folder
+        from arc_refinery.reporting import model_card
+
+        source = model_card.read_source(Path(self.adapter))
+        base = model_card.base_of(source, self.base)
+        with atomic_write(self.output) as unfinished:
+            model_card.write_folder(source, base, self.license, unfinished)
+        print(f"{self.output}: read {model_card.CARD} before others do")
+        if self.repository:
+            print(upload_folder(self.output, self.repository, is_private=not self.public))
 
 
 class Times(Command):

@@ -13,7 +13,6 @@ another value.
 """
 
 import json
-import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -61,7 +60,6 @@ class Fetch(Command):
         return {"output": [links, json_file(record_of(self.output), "repository", "commit", "files")]}
 
     def run(self) -> None:
-        logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and URLs of large files are signed
         fetch_repository(Download(self.repository, self.kind, self.revision, self.patterns), self.output)
 
 

@@ -46,5 +46,14 @@ from arc_refinery.config.loading import (
 )
 from arc_refinery.config.lora import Imitation, Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.rewards import RewardTerm
-from arc_refinery.config.sampling import Backend, Dtype, KvCacheDtype, Megabytes, ModelConfig, Sandbox, Seconds
+from arc_refinery.config.sampling import (
+    HUB_NAME,
+    Backend,
+    Dtype,
+    KvCacheDtype,
+    Megabytes,
+    ModelConfig,
+    Sandbox,
+    Seconds,
+)
 from arc_refinery.config.training import Guard, GuardAction, Methods, check_weights

@@ -12,7 +12,7 @@ from arc_refinery.models.hub import Download
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 Dtype = Literal["float32", "float16", "bfloat16"]
 Backend = Literal["transformers", "vllm"]
 KvCacheDtype = Literal["auto", "fp8"]
@@ -51,7 +51,7 @@ class ModelConfig(Strict):
     @property
     def download(self) -> Download | None:
         """The repository to fetch; None if `path` is a folder."""
-        if not _HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
+        if not HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
             return None
         return Download(self.path, "model", self.revision)
 

@@ -1,4 +1,4 @@
-"""Fetch the Hugging Face repositories of an experiment before its jobs, which never call the hub themselves.
+"""Fetch the Hugging Face repositories of an experiment before its jobs, which never call the hub; upload a folder.
 
     results/x/fetched/owner/model/             links to the model's files in the hub's cache
     results/x/fetched/owner/model.json         repository, commit, files with their sizes
@@ -41,6 +41,7 @@ FETCH_FIRST = (
 )
 
 logger = logging.getLogger(__name__)
+logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and URLs of large files are signed
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,26 @@ def fetch_repository(download: Download, folder: Path) -> None:
     with atomic_write(record) as path:
         path.write_text(json.dumps(content, indent=1) + "\n")
     logger.info("%s: %d files, %s, commit %s", folder, len(sizes), readable_size(content["bytes"]), snapshot.name)
+
+
+def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
+    """Upload a folder as a model repository, which is made if there is none; return its address."""
+    import httpx
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        address = api.create_repo(repository, private=is_private, exist_ok=True)
+        api.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message="Upload an adapter with its model card"
+        )
+    except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
+        first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise InputError(
+            f"{repository}: cannot be uploaded ({first_line}). {folder} is complete: `hf auth login` on this machine "
+            f"with a token that may write, then `hf upload {repository} {folder}`"
+        ) from None
+    return str(address)
 
 
 def fetched_folder(results: Path, download: Download) -> Path:

@@ -41,6 +41,13 @@ def write_report(experiment: Refining, folder: Path, report: Path) -> None:
     write_attempts_table(experiment, folder, folder / "attempts.parquet")
 
 
+def save_wording(experiment: Refining, folder: Path) -> None:
+    """Write the texts of prompts as a folder that `model.template` can name, if the domain has such."""
+    domain = load_domain(experiment.domain)
+    if save := getattr(domain, "save_wording", None):
+        save(domain.wording(form="", **experiment.wording), folder)
+
+
 def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
     evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]

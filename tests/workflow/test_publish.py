@@ -1,0 +1,117 @@
+"""An adapter that an experiment trained, published: it loads where the checkout is not, and writes the same."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from checkout import TINY, Checkout
+from hub import TOKEN, Hub, files_of
+from messages import Wording
+from processes import BIN
+
+from arc_refinery import records
+from arc_refinery.refining.domains.arc.prompts import load_template
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt
+
+pytestmark = pytest.mark.snakemake
+
+ADAPTER = "results/small/adapters/trained"
+N_TOKENS = 24
+LOAD = """
+import json, sys
+import torch
+from peft import AutoPeftModelForCausalLM
+from transformers import AutoTokenizer
+
+name, n_tokens = sys.argv[1], int(sys.argv[2])
+model, tokenizer = AutoPeftModelForCausalLM.from_pretrained(name).eval(), AutoTokenizer.from_pretrained(name)
+for text in json.load(sys.stdin):
+    ids = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"]])
+    settings = {"attention_mask": torch.ones_like(ids), "max_new_tokens": n_tokens, "do_sample": False}
+    written = model.generate(input_ids=ids, **settings)
+    print(json.dumps(tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True)))
+"""
+
+
+def publish(
+    checkout: Checkout, hub: Hub, home: Path, *flags: str, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    command = [str(BIN / "arc-refinery"), "report", "publish", ADAPTER, *flags]
+    environment = hub.environment(home, **variables)
+    return subprocess.run(command, cwd=checkout.folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def greedy(checkout: Checkout, prompts: Path, output: Path, *flags: str) -> list[str]:
+    """The likeliest completion of each prompt, by the pipeline's own sampler."""
+    settings = ["--backend", "transformers", "--max-model-len", "1024", "--max-output-tokens", str(N_TOKENS)]
+    settings += ["--temperature", "0", "--model-path", TINY, "--dataset-path", str(prompts), "--output", str(output)]
+    done = checkout.run("arc-refinery", "sample", *settings, *flags)
+    assert done.returncode == 0, done.stderr
+    attempts = list(records.read(output / "000.parquet", Attempt))
+    return list({attempt.prompt_id: attempt.completion for attempt in attempts}.values())
+
+
+def test_what_was_published_loads_from_the_hub_and_writes_what_the_experiment_would(
+    finished_once: Checkout, hub: Hub, tmp_path: Path
+):
+    commit = hub.add("model", "owner/tiny", files_of(Path(TINY)))
+    output, empty = tmp_path / "published", tmp_path / "empty"
+    done = publish(
+        finished_once, hub, tmp_path / "home", "--output", str(output), "--base", f"owner/tiny@{commit}",
+        "--license", "mit", "--repository", "me/adapter", HF_TOKEN=TOKEN,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"{hub.address}/me/adapter"
+    assert hub.private == {"me/adapter"}
+    assert hub.commits["model", "me/adapter", "main"] == files_of(output)
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in output.iterdir())  # colleagues can read them
+
+    prompts = finished_once.folder / "results/small/part1/turn1/prompts.parquet"
+    texts = [prompt.text for prompt in records.read(prompts, Prompt)]
+    with_adapter = greedy(finished_once, prompts, tmp_path / "with", "--lora-path", ADAPTER)
+    assert with_adapter != greedy(finished_once, prompts, tmp_path / "without")
+    empty.mkdir()
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD, "me/adapter", str(N_TOKENS)],
+        input=json.dumps(texts), cwd=empty, env=hub.environment(tmp_path / "home"),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert loaded.returncode == 0, loaded.stderr
+    assert list(map(json.loads, loaded.stdout.splitlines())) == with_adapter
+
+
+def test_the_card_says_what_the_report_says(finished_once: Checkout, hub: Hub, tmp_path: Path):
+    output = tmp_path / "published"
+    done = publish(finished_once, hub, tmp_path / "home", "--output", str(output), "--base", "owner/tiny")
+    assert done.returncode == 0, done.stderr
+    _, metadata, card = (output / "README.md").read_text().split("---\n", 2)
+    assert yaml.safe_load(metadata)["base_model"] == "owner/tiny"
+    report = (finished_once.folder / "results/small.md").read_text()
+    answer = report.split("\n\n")[1]
+    limits = report.partition("\n## Limitations\n")[2].partition("\n## ")[0].strip()
+    assert answer in card
+    assert len(limits) > 100
+    assert limits in card
+    assert "transform(" in card.partition("## An example")[2]  # a program that it wrote
+    assert load_template(str(output / "wording")) == load_template("compact")
+    assert "](" not in card.replace(
+        "](https://huggingface.co/owner/tiny)", ""
+    )  # no link into a folder that is not there
+
+
+def test_what_cannot_be_published_says_what_to_do(finished_once: Checkout, hub: Hub, tmp_path: Path, wording: Wording):
+    output = str(tmp_path / "published")
+
+    def refused(*flags: str) -> str:
+        done = publish(finished_once, hub, tmp_path / "home", "--output", output, *flags, HF_TOKEN="")
+        assert done.returncode == 1
+        message = done.stderr.splitlines()[-1].replace(str(finished_once.folder), "<checkout>")
+        return message.replace(output, "<output>").replace(hub.address, "<hub>")
+
+    wording(refused())
+    wording(refused("--base", "tiny"))
+    wording(refused("--base", "owner/tiny", "--repository", "me/adapter"))
+    assert Path(output, "README.md").exists()  # what was written is complete
