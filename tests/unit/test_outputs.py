@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "tools episodes": ([*SHARD, *TOOLS], ["out/000.parquet"]),
     "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
     "prompts export": (["--output", "out"], ["out/"]),
+    "init": (["out"], ["out/"]),
     "prompts learn": (["--messages", "in", "--output", "out"], ["out/"]),
     "compare": (["a.csv", "b.csv", "--output", "out.md"], ["out.md", "out.html", "out.png", "out.svg"]),
     "report curves": (["--log", "in", "--output", "out.png"], ["out.png", "out.svg"]),

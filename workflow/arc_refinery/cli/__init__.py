@@ -49,6 +49,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "tools episodes": "tool_use.commands.Episodes",
     },
     "Before an experiment": {
+        "init": "cli.init.Init",
         "doctor": "cli.doctor.Doctor",
         "doctor memory": "cli.doctor.Memory",
         "doctor power": "cli.doctor.Power",

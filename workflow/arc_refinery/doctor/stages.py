@@ -21,8 +21,9 @@ from arc_refinery.config.flags import flag_words
 from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor.findings import Finding
 from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
+from arc_refinery.runs.project import project_files
 
-MODEL = Path(__file__).parents[2] / "models/tiny"
+MODEL = project_files() / "workflow/models/tiny"
 TEMPLATE = "compact"  # what the embedded model reads
 WINDOW = 1024
 N_TASKS = 12

@@ -1,0 +1,49 @@
+"""A project laid out by a package that pip has installed, far from any checkout."""
+
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import processes
+import pytest
+from checkout import ROOT, Checkout
+
+pytestmark = pytest.mark.snakemake
+
+
+@pytest.fixture(scope="module")
+def environment(pristine: Checkout, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the programs of an environment in which the package is installed, beside all that it needs."""
+    folder = tmp_path_factory.mktemp("environment")
+    source = pristine.clone(folder / "source").folder  # setuptools builds there
+    python = folder / "venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    (places,) = folder.glob("venv/lib/python3.*/site-packages")
+    (places / "needed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    command += ["--no-deps", "--no-build-isolation", str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+    return python.parent
+
+
+def test_a_project_of_the_installed_package_plans_and_runs_what_a_checkout_does(
+    environment: Path, pristine: Checkout, tmp_path: Path
+):
+    variables = processes.environment({"PATH": f"{environment}:{processes.BIN}:/usr/bin:/bin", "PYTHONPATH": ""})
+
+    def run(*command: str, folder: Path = tmp_path) -> str:
+        done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run(str(environment / "arc-refinery"), "init", "project")
+    project = tmp_path / "project"
+    module = run(str(environment / "python"), "-c", "import arc_refinery; print(arc_refinery.__file__)")
+    assert not Path(module).is_relative_to(ROOT)
+    assert (project / "condor/job.sh").stat().st_mode & 0o111  # HTCondor runs it
+    snakemake = [str(environment / "python"), "-m", "snakemake", "--configfile", "config/quick.yaml"]
+    planned = run(*snakemake, "--dry-run", folder=project)
+    assert planned == pristine.snakemake("--configfile", "config/quick.yaml", "--dry-run").stdout
+    run(*snakemake, "--cores", "1", "results/quick/questions/arithmetic.parquet", folder=project)
+    assert (project / "results/quick/questions/arithmetic.parquet").exists()

@@ -1,0 +1,45 @@
+"""The command that begins a project outside a checkout."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
+
+from arc_refinery.commands.flags import Command
+from arc_refinery.commands.outputs import Output, Outputs
+from arc_refinery.config import Line
+from arc_refinery.runs.project import LINKS, PARTS, project_files
+
+
+class Init(Command):
+    """Lay out a folder in which experiments run: Snakefile, rules, profiles, configs, the embedded models.
+
+    For a package that `pip install` has installed; a checkout is such a folder.
+
+    Example:
+        arc-refinery init mine/project
+    """
+
+    folder: Annotated[Line, Positional]  # a new folder, or an empty one
+
+    def writes(self) -> Outputs:
+        return {
+            "folder": [Output(Path(self.folder).resolve(), "a new project", lambda _: "it has files", is_folder=True)]
+        }
+
+    def run(self) -> None:
+        source, folder = project_files(), Path(self.folder).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in PARTS:
+            if (source / part).is_dir():
+                shutil.copytree(source / part, folder / part)
+            else:
+                shutil.copy(source / part, folder / part)
+        for link, target in LINKS.items():
+            (folder / link).symlink_to(target)
+        print(
+            f"{folder}: choose or write a config (config/README.md, examples/), and run it:\n"
+            f"  cd {folder}\n"
+            "  snakemake --cores 2 --configfile config/quick.yaml"
+        )
