@@ -214,10 +214,26 @@ def test_the_collapses_of_several_runs_are_marked(tmp_path: Path):
     pictures = []
     for name, other in (("marked", collapsed), ("quiet", quiet)):
         with publish.plot_style():
-            runs_plot({"a": healthy, "b": other}, tmp_path / f"{name}.png")
+            runs_plot({"a": {"a": healthy}, "b": {"b": other}}, tmp_path / f"{name}.png")
         pictures.append(matplotlib.image.imread(tmp_path / f"{name}.png"))
     n_rows = min(len(picture) for picture in pictures)
     assert not np.array_equal(pictures[0][:n_rows], pictures[1][:n_rows])
+
+
+def test_trainings_that_differ_in_their_seed_are_one_line_with_a_band(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Rewards 0.1, 0.2, ... and half a point more; one of them ends at step 4 of 12."""
+    rewards = [[{"step": n, "reward": n / 10 + more} for n in range(1, last + 1)] for more, last in ((0, 12), (0.5, 4))]
+    logs = {f"seed-{n}": read_log(written(tmp_path / f"{n}.jsonl", steps)) for n, steps in enumerate(rewards)}
+    drawn: list[Any] = []
+    monkeypatch.setattr("arc_refinery.reporting.training_plot.save", lambda figure, path: drawn.append(figure))
+    runs_plot({"trained": logs}, tmp_path / "x.png")
+    axes = drawn[0].axes[0]
+    (mean,) = (line for line in axes.lines if line.get_label() == "trained, 2 trainings")
+    assert list(mean.get_xdata()) == [1, 2, 3, 4]  # while both of them run
+    assert list(mean.get_ydata()) == pytest.approx([0.35, 0.45, 0.55, 0.65])
+    (band,) = axes.collections
+    assert (band.get_datalim(axes.transData).y0, band.get_datalim(axes.transData).y1) == pytest.approx((0.1, 0.9))
+    assert max(len(line.get_xdata()) for line in axes.lines) == 12
 
 
 def test_a_collapse_that_nothing_was_done_about_is_a_warning_too(wording: Wording):

@@ -85,8 +85,15 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
     if rewarded:
         blocks += [REWARDS_EXPLAINED, _runs_table(rewarded)]
     if len(rewarded) > 1:
-        plot = files.add("trainings.png", partial(runs_plot, rewarded))
+        groups: dict[str, dict[str, Log]] = {}
+        for name, log in rewarded.items():
+            groups.setdefault(experiment.training.base_of(name), {})[name] = log
+        plot = files.add("trainings.png", partial(runs_plot, groups))
         blocks.append(f"![Training curves of {', '.join(rewarded)}; collapses: {len(collapses)}]({plot})")
+        if len(groups) < len(rewarded):
+            blocks.append(
+                "Lines: means of trainings that differ in their seed, with the lowest and the highest of them."
+            )
     for name, log in logs.items():
         plot = files.add(f"training-{name}.png", partial(training_plot, log))
         blocks += [

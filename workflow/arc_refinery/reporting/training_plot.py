@@ -6,6 +6,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -78,6 +79,7 @@ RUNS_METRICS = {
     "kl": "KL from the start (nats/token)",
     "grad_norm": "gradient norm before clipping",
 }
+LEGEND_WIDTH = 100  # letters of a line of the legend
 COLLAPSE_MARK: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 9, "markeredgewidth": 2.0}
 ABANDONED_LINE: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
 DECISION_LINE: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
@@ -115,31 +117,50 @@ def training_plot(log: Log, path: Path) -> None:
     save(figure, path)
 
 
-def runs_plot(logs: Mapping[str, Log], path: Path) -> None:
-    """Draw the rolling means of several GRPO trainings side by side, with their collapses, in one panel per metric."""
-    metrics = [name for name in RUNS_METRICS if any(name in log.steps for log in logs.values())]
+def runs_plot(groups: Mapping[str, Mapping[str, Log]], path: Path) -> None:
+    """Draw the rolling means of GRPO trainings, with their collapses, in one panel per metric.
+
+    Trainings of a group differ only in their seeds: their mean is drawn while all of them run, with a band from the
+    lowest to the highest.
+    """
+    logs = [log for group in groups.values() for log in group.values()]
+    metrics = [name for name in RUNS_METRICS if any(name in log.steps for log in logs)]
     n_rows = (len(metrics) + 1) // 2
-    figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4 + 0.1 * len(logs)), layout="constrained")
+    figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4 + 0.1 * len(groups)), layout="constrained")
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
     for axes, metric in zip(panels, metrics, strict=False):
         axes.set_title(RUNS_METRICS[metric], loc="left")
-        for (name, log), color, dashes in zip(logs.items(), line_colors(len(logs)), cycle(DASHES), strict=False):
-            if metric in log.steps:
-                smooth = log.steps.set_index("step")[metric].dropna().rolling(log.window, min_periods=1).mean()
-                axes.plot(smooth, color=color, linestyle=dashes, linewidth=1.5, label=name)
-                for decision in log.decisions:
-                    axes.plot(smooth[: decision.step].iloc[-1:], color=color, **COLLAPSE_MARK)
+        for (name, group), color, dashes in zip(groups.items(), line_colors(len(groups)), cycle(DASHES), strict=False):
+            smooth = {run: _rolling_mean(log, metric) for run, log in group.items() if metric in log.steps}
+            if smooth:
+                together = pd.DataFrame(smooth).dropna()
+                label = name if len(group) == 1 else f"{name}, {len(group)} trainings"
+                axes.plot(together.mean(axis=1), color=color, linestyle=dashes, linewidth=1.5, label=label)
+                if len(smooth) > 1:
+                    low, high = together.min(axis=1), together.max(axis=1)
+                    axes.fill_between(together.index, low, high, color=color, alpha=0.2, linewidth=0)
+            for run, values in smooth.items():
+                if len(smooth) > 1:
+                    axes.plot(values, color=color, linewidth=0.6, alpha=0.5)
+                for decision in group[run].decisions:
+                    axes.plot(values[: decision.step].iloc[-1:], color=color, **COLLAPSE_MARK)
     for axes in panels[len(metrics) :]:
         axes.remove()
     for axes in panels[max(0, len(metrics) - 2) : len(metrics)]:
         axes.set_xlabel("optimizer step")
         axes.tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()
-    collapses = [Line2D([], [], color="black", **COLLAPSE_MARK)] if any(log.decisions for log in logs.values()) else []
-    figure.legend(
-        [*handles, *collapses], [*labels, *["collapse"] * len(collapses)], loc="outside lower center", ncols=3
-    )
+    more = [("collapse", COLLAPSE_MARK)] if any(log.decisions for log in logs) else []
+    handles += [Line2D([], [], color="black", **look) for _, look in more]
+    labels += [name for name, _ in more]
+    n_columns = max(1, min(3, LEGEND_WIDTH // max(map(len, labels))))
+    figure.legend(handles, labels, loc="outside lower center", ncols=n_columns)
     save(figure, path)
+
+
+def _rolling_mean(log: Log, metric: str) -> "pd.Series[float]":
+    """Return a metric's mean over the guard's window up to each step, by step."""
+    return log.steps.set_index("step")[metric].dropna().rolling(log.window, min_periods=1).mean()
 
 
 def _action(decision: Decision) -> str:
@@ -155,10 +176,8 @@ def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
         )
     names = [name for name in panel.lines if name in log.steps]
     for name, color, dashes in zip(names, line_colors(len(names)), cycle(DASHES), strict=False):
-        values = log.steps.set_index("step")[name].dropna()
-        axes.plot(values, color=color, linewidth=0.7, alpha=0.5)
-        smooth = values.rolling(log.window, min_periods=1).mean()
-        axes.plot(smooth, color=color, linestyle=dashes, linewidth=2.0, label=panel.lines[name])
+        axes.plot(log.steps.set_index("step")[name].dropna(), color=color, linewidth=0.7, alpha=0.5)
+        axes.plot(_rolling_mean(log, name), color=color, linestyle=dashes, linewidth=2.0, label=panel.lines[name])
         for part in log.abandoned:
             if name in part:
                 axes.plot(part["step"], part[name], color=color, **ABANDONED_LINE)
