@@ -1,5 +1,6 @@
 # How runs start and end: clean exits on signals, results of the future; on a cluster, what HTCondor's executor does not
 # say about its jobs.
+from arc_refinery.config import Compared
 from arc_refinery.errors import InputError
 from arc_refinery.runs.clock import date_back, explain_failure
 from arc_refinery.runs.ending import end_on_signals, interrupt_once
@@ -52,8 +53,20 @@ def on_htcondor():
     return workflow.executor_plugin.name == "htcondor"
 
 
+def write_down():
+    """Keep what the experiment declares before its evaluation begins."""
+    if isinstance(experiment, Compared):
+        from arc_refinery.reporting.registration import register
+
+        try:
+            register(experiment, Path("results", experiment.experiment), lambda text: logger.warning(f"{config_origin()}: {text}"))
+        except InputError as error:
+            raise WorkflowError(str(error))
+
+
 onstart:
     date_back(Path("results", experiment.experiment), logger.warning)
+    write_down()
     if screen and workflow.local_exec:
         screen.expect(
             planned_jobs(),

@@ -25,9 +25,15 @@ PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft",
 
 def settings(experiment: Experiment) -> list[str]:
     """Return Markdown blocks with the settings that differ from their defaults and change results, as YAML."""
-    differing = {key: value for key, value in _differing(experiment).items() if key not in NO_RESULT}
-    text = yaml.safe_dump(differing, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
+    text = yaml.safe_dump(
+        result_settings(experiment), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
+    )
     return ["Settings that differ from their defaults; `config/README.md` explains the keys:", f"```yaml\n{text}```"]
+
+
+def result_settings(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings that differ from their defaults and change results or comparisons."""
+    return {key: value for key, value in _differing(experiment).items() if key not in NO_RESULT}
 
 
 def _differing(value: Any) -> Any:

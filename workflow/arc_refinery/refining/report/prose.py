@@ -13,7 +13,7 @@ from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, N_COMPLETIONS, N_PROBED, N_RIGHT, TOO_HIGH, TOO_LOW
 from arc_refinery.refining.report.tables import COMPARISON
-from arc_refinery.reporting import provenance
+from arc_refinery.reporting import provenance, registration
 from arc_refinery.reporting.markdown import columns_explained, folded
 
 MAX_IDS = 5  # longest list of ids of the evaluated tasks that were trained on
@@ -65,7 +65,9 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
     ]
 
 
-def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
+def limits(
+    experiment: Refining, folder: Path, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]
+) -> list[str]:
     """Return the limitations, folded those that do not concern the primary comparison.
 
     `trained_on`: sentences on the tasks of a set that were trained on, by its name.
@@ -76,6 +78,7 @@ def limits(experiment: Refining, n_comparisons: int, trained_on: Mapping[str, Se
     refines = any(len(arm.turns) > 1 for arm in arms)
     first = primary.set if primary else sets[0].name
     items = [
+        *registration.limits(experiment, folder),
         _scope_of_intervals(experiment),
         "No arm answers first turns with the trained model, so a gain in later turns may come from better answers in "
         "general, not from learning to refine."

@@ -22,7 +22,7 @@ from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps,
 from arc_refinery.refining.report.plots import Curve, budget_plot
 from arc_refinery.refining.report.summary import EvaluatedSet
 from arc_refinery.refining.report.tidy import write_attempts_table
-from arc_refinery.reporting import provenance, training
+from arc_refinery.reporting import provenance, registration, training
 from arc_refinery.reporting.compare import listed
 from arc_refinery.reporting.markdown import (
     columns_table,
@@ -64,7 +64,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
     metrics = {(result.task_set.name, arm): table for result in evaluated for arm, table in result.arms.items()}
     return [
         f"# Experiment {experiment.experiment}",
-        *summary.answer(experiment, evaluated),
+        *summary.answer(experiment, evaluated, registration.is_registered(experiment, folder)),
         *(
             f"> {sentence}"
             for result in evaluated
@@ -72,7 +72,7 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
         ),
         *gallery.repaired(experiment, folder, first.task_set, first.results, first.arms, files),
         *_budget_plot(experiment, first, "budget", files),
-        *prose.limits(experiment, sum(len(result.comparisons) for result in evaluated), trained),
+        *prose.limits(experiment, folder, sum(len(result.comparisons) for result in evaluated), trained),
         *summary.comparisons_section(experiment, evaluated),
         *(
             block

@@ -41,10 +41,14 @@ class EvaluatedSet:
         return len(self.results.task_ids)
 
 
-def answer(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
+def answer(experiment: Refining, evaluated: Sequence[EvaluatedSet], is_registered: bool) -> list[str]:
     """Return the blocks of the first screen that are text; the first set is the one of the primary comparison."""
     return [
-        *(_primary(experiment, evaluated[0]) if experiment.evaluation.primary else [_comparisons(evaluated)]),
+        *(
+            _primary(experiment, evaluated[0], is_registered)
+            if experiment.evaluation.primary
+            else [_comparisons(evaluated)]
+        ),
         _solved_table(experiment, evaluated),
         _terms(experiment),
     ]
@@ -61,7 +65,7 @@ def comparisons_section(experiment: Refining, evaluated: Sequence[EvaluatedSet])
     return ["## Other comparisons", *blocks] if blocks else []
 
 
-def _primary(experiment: Refining, result: EvaluatedSet) -> list[str]:
+def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) -> list[str]:
     """Return the primary comparison in plain words; if it is one of a turn, also in tasks solved; controls."""
     primary = experiment.evaluation.primary
     assert primary is not None
@@ -87,9 +91,10 @@ def _primary(experiment: Refining, result: EvaluatedSet) -> list[str]:
         f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
     )
     on = f"{difference.n_tasks} tasks of `{result.task_set.name}`"
+    since = ", since before its first result" if is_registered else ""
     blocks = [
         f"**{sentence}.** The evidence {supports} a difference ({on}, {p_text(p_value)}{runs}). It is the comparison "
-        f"that the config declares as `primary`.{power if difference.standard_error else ''}"
+        f"that the config declares as `primary`{since}.{power if difference.standard_error else ''}"
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"

@@ -12,7 +12,7 @@ import pandas as pd
 
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.sides import both_sides, run_means
-from arc_refinery.reporting import provenance, training
+from arc_refinery.reporting import provenance, registration, training
 from arc_refinery.reporting.markdown import (
     estimate_text,
     folded,
@@ -55,7 +55,7 @@ def compose(experiment: ToolUse, folder: Path, files: Attachments) -> list[str]:
     arms = [arm.name for arm in experiment.arms]
     training_seeds = experiment.training.seeds if experiment.training else ()
     seeds = {"experiment": (experiment.seed,), "training": training_seeds}
-    limits = [_scope_of_intervals(experiment)]
+    limits = [*registration.limits(experiment, folder), _scope_of_intervals(experiment)]
     if any(questions.source == "generator" for questions in experiment.data.heldout):
         limits.append(PATTERNS)
     pairs = [(first.name, second.name) for first, second in pairs_to_compare(first_repetitions(experiment))]

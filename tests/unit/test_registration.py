@@ -1,0 +1,126 @@
+"""What an experiment declares before its evaluation begins, and what the report says of later changes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import handmade
+import pytest
+from handmade_episodes import experiment as episodes_experiment
+from messages import Wording
+
+from arc_refinery.config import validate_experiment
+from arc_refinery.errors import InputError
+from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.refining.report.report import write_report
+from arc_refinery.reporting.registration import FILE, is_registered, limits, register
+
+ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
+ANSWERS = {"turn1": {"a": "SSww", "b": "wwww"}, "second-turn2": {"b": "SS"}}
+
+
+def declared(has_primary: bool = True, **changes: Any) -> ArcExperiment:
+    """The experiment with a primary comparison; `changes` are top-level keys."""
+    content = handmade.settings(ARMS, **changes)
+    if has_primary:
+        content["evaluation"]["primary"] = {"set": "small", "arms": ["second", "first"]}
+    return validate_experiment(content, "test", ArcExperiment)
+
+
+def evaluated(folder: Path) -> Path:
+    """The folder, with the results of the evaluation."""
+    handmade.finished(folder.parent, handmade.settings(ARMS), ANSWERS, "ab")
+    return folder
+
+
+def lines(folder: Path) -> list[Mapping[str, Any]]:
+    return [json.loads(line) for line in (folder / FILE).read_text().splitlines()]
+
+
+def run(experiment: ArcExperiment, folder: Path) -> list[str]:
+    """Start a run; returns its warnings."""
+    warnings: list[str] = []
+    register(experiment, folder, warnings.append)
+    return warnings
+
+
+def test_before_the_first_result_the_last_declaration_counts(tmp_path: Path):
+    folder = tmp_path / "tiny"
+    (folder / "small/turn1").mkdir(parents=True)
+    (folder / "small/turn1/prompts.parquet").touch()  # prompts are no result
+    assert run(declared(seed=1), folder) == run(declared(seed=2), folder) == []
+    (line,) = lines(folder)
+    assert line["settings"]["seed"] == 2
+    assert line["settings"]["evaluation"]["primary"]["arms"] == ["second", "first"]
+    assert line["power"].startswith("Primary comparison: tasks solved, second − first, on 4 tasks")
+    assert is_registered(declared(seed=2), folder)
+
+
+def test_afterwards_a_change_is_kept_beside_the_first_declaration(tmp_path: Path, wording: Wording):
+    folder = tmp_path / "tiny"
+    run(declared(), folder)
+    evaluated(folder)
+    assert run(declared(), folder) == []
+    (warning,) = run(declared(has_primary=False, seed=3), folder)
+    wording(warning)
+    run(declared(has_primary=False, seed=3), folder)  # once more, as after an interruption
+    assert [line["settings"].get("seed") for line in lines(folder)] == [None, 3]
+    assert not is_registered(declared(has_primary=False, seed=3), folder)
+    assert is_registered(declared(), folder)  # changed back
+    assert len({line["hash"] for line in lines(folder)}) == 2
+
+
+def test_what_changes_no_result_is_no_change(tmp_path: Path):
+    folder = tmp_path / "tiny"
+    run(declared(), folder)
+    evaluated(folder)
+    assert run(declared(resources={"sample": {"mem_mb": 5}}, compare=["tiny", "other"]), folder) == []
+    assert len(lines(folder)) == 1
+
+
+def test_nothing_is_declared_for_results_of_before(tmp_path: Path):
+    folder = evaluated(tmp_path / "tiny")
+    assert run(declared(), folder) == []
+    assert not (folder / FILE).exists()
+    assert not is_registered(declared(), folder)
+    assert limits(declared(), folder) == []
+
+
+def test_the_report_says_since_when_and_what_was_changed(tmp_path: Path, wording: Wording):
+    folder = tmp_path / "tiny"
+    run(declared(), folder)
+    evaluated(folder)
+
+    def report(experiment: ArcExperiment) -> str:
+        write_report(experiment, folder, tmp_path / "tiny.md")
+        return (tmp_path / "tiny.md").read_text()
+
+    kept, changed = report(declared()), report(declared(refinement={"n_parents": 3}))
+    assert "declares as `primary`, since before its first result." in kept
+    assert "Changed after" not in kept
+    assert "declares as `primary`. " in changed
+    (limit,) = (line for line in changed.splitlines() if "Changed after" in line)
+    assert limit.startswith("- ")
+    wording(limit)
+
+
+def test_tool_use_experiments_register_too(tmp_path: Path):
+    first = episodes_experiment(tmp_path / "made")
+    run_twice: list[str] = []
+    folder = tmp_path / first.experiment
+    register(first, folder, run_twice.append)
+    (folder / first.set_names[0] / "untrained").mkdir(parents=True)
+    (folder / first.set_names[0] / "untrained/000.parquet").touch()
+    other = first.model_copy(update={"seed": first.seed + 1})
+    register(other, folder, run_twice.append)
+    assert len(run_twice) == 1
+    assert limits(other, folder)[0].startswith("Changed after results of the evaluation were there: `seed` from ")
+
+
+@pytest.mark.parametrize("text", ["", "{}\n", "[]\n", "not JSON\n"])
+def test_a_damaged_file_is_named(text: str, tmp_path: Path):
+    folder = evaluated(tmp_path / "tiny")
+    (folder / FILE).write_text(text)
+    with pytest.raises(InputError, match=f"{FILE}: is damaged"):
+        limits(declared(), folder)
