@@ -59,7 +59,11 @@ def write_down():
         from arc_refinery.reporting.registration import register
 
         try:
-            register(experiment, Path("results", experiment.experiment), lambda text: logger.warning(f"{config_origin()}: {text}"))
+            register(
+                experiment,
+                Path("results", experiment.experiment),
+                lambda text: logger.warning(f"{config_origin()}: {text}"),
+            )
         except InputError as error:
             raise WorkflowError(str(error))
 
