@@ -57,7 +57,7 @@ def test_help_shows_examples_that_can_be_typed(
 
 # Examples that need the hub, results, or files of other programs; that change this repository; that take long
 NOT_TRIED = {"fetch", "report", "prompts learn", "compare", "show", "report times", "predictions import"}
-NOT_TRIED |= {"report publish", "predictions submit", "execute", "doctor", "dev config"}
+NOT_TRIED |= {"report export", "report publish", "predictions submit", "execute", "doctor", "dev config"}
 
 
 @pytest.mark.training

@@ -65,6 +65,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         ["--prompts", "in", "--max-model-len", "9", "--output", "out"],
         [f"out/lengths.{ending}" for ending in ("md", "csv", "png", "svg")],
     ),
+    "report export": (["results/mine", "--output", "out.jsonl"], ["out.jsonl"]),
     "report publish": (["results/mine/adapters/trained", "--output", "out"], ["out/"]),
     "report times": (["--benchmarks", "in", "--output", "out.md"], ["out.md"]),
     "execute": (["--programs", "in", "--output", "out"], ["out"]),

@@ -64,6 +64,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "report samples": "cli.results.ShowSamples",
         "report lengths": "refining.commands.prompts.StudyLengths",
         "report times": "cli.results.Times",
+        "report export": "cli.results.Export",
         "report publish": "cli.results.Publish",
     },
     "Programs and predictions from elsewhere": {

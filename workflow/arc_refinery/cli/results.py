@@ -2,13 +2,24 @@
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import Positional
 
 from arc_refinery import config
 from arc_refinery.commands.flags import Command, Files
-from arc_refinery.commands.outputs import Outputs, Writes, folder, json_file, page, picture, report, submission, table
+from arc_refinery.commands.outputs import (
+    Outputs,
+    Writes,
+    folder,
+    json_file,
+    lines,
+    page,
+    picture,
+    report,
+    submission,
+    table,
+)
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
@@ -182,6 +193,33 @@ class ShowSamples(Command):
         from arc_refinery.reporting.training_samples import show
 
         print(show(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
+
+
+class Export(Command):
+    """Write attempts or episodes as JSON lines with conversations, for trainers and evaluation tools of others.
+
+    Examples:
+        arc-refinery report export results/demo:refine-trained --only-right --output mine/chats.jsonl
+        arc-refinery report export results/demo --form prompt-completion --output mine/rollouts.jsonl
+    """
+
+    side: Annotated[config.Line, Positional]  # folder of results, or <folder>:<arm>; default: all arms
+    output: Path  # JSON lines
+    set: tuple[str, ...] = ()  # sets of tasks or questions; default: all
+    # messages: a conversation with the answer, as for fine-tuning; prompt-completion: TRL's, and that of verifiers
+    form: Literal["messages", "prompt-completion"] = "messages"
+    only_right: bool = False  # leave out what is not right on all checks
+
+    def writes(self) -> Outputs:
+        begins = "messages" if self.form == "messages" else "prompt"
+        return {"output": [lines(self.output, begins, "reward", "task_id")]}
+
+    def run(self) -> None:
+        from arc_refinery.evaluation.sides import side
+        from arc_refinery.reporting.export import export
+
+        number = export(side(self.side), self.set, self.form, self.only_right, self.output)
+        print(f"{self.output}: {number:,} conversations")
 
 
 class Publish(Command):

@@ -88,6 +88,13 @@ def side(text: str) -> Side[Any]:
     return parsed
 
 
+def sets_of(side: Side[Any], wanted: Sequence[str]) -> list[str]:
+    """Return the wanted sets of a side, by default all."""
+    if missing := [name for name in wanted if name not in side.sets]:
+        raise InputError(f"{side.folder}: has no set {missing[0]}; --set can be {', '.join(side.sets)}")
+    return list(wanted) or side.sets
+
+
 def find(
     ids: Mapping[str, Sequence[str]], set_name: str | None, wanted: str | None, side: Side[Any]
 ) -> tuple[str, str | None]:

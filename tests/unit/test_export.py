@@ -1,0 +1,87 @@
+"""Attempts and episodes as chat data: what is in it, and that it comes back as the same scores."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import handmade
+import handmade_episodes
+import pytest
+from messages import Wording
+from trl.data_utils import is_conversational
+
+from arc_refinery import cli
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
+from arc_refinery.evaluation.sides import side
+
+ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
+ANSWERS = {"turn1": {"a": "SSww", "b": "wwww"}, "second-turn2": {"b": "Sw"}}
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    handmade.finished(tmp_path / "results", handmade.settings(ARMS), ANSWERS, "ab")
+    return tmp_path / "results/tiny"
+
+
+def export(*words: str, output: Path) -> list[dict[str, Any]]:
+    cli.parse(["report", "export", *words, "--output", str(output)]).run()
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def test_each_attempt_of_an_arm_is_a_conversation(results: Path, tmp_path: Path):
+    rows = export(f"{results}:second", output=tmp_path / "rows.jsonl")
+    assert [(row["turn"], row["task_id"], row["reward"]) for row in rows] == [
+        (1, "a", 1.0), (1, "a", 1.0), (1, "b", 0.0), (1, "b", 0.0), (2, "b", 1.0), (2, "b", 0.0),
+    ]  # fmt: skip
+    assert {row["messages"][-1]["role"] for row in rows} == {"assistant"}
+    assert all(is_conversational(row) for row in rows)
+    assert rows[4]["refines"] in {row["id"] for row in rows[:4]}
+    assert len({row["id"] for row in rows}) == 6
+
+
+def test_only_right_attempts_can_be_asked_for(results: Path, tmp_path: Path, wording: Wording):
+    rows = export(f"{results}:second", "--only-right", output=tmp_path / "rows.jsonl")
+    assert [row["reward"] for row in rows] == [1.0] * 3
+    (results / "small/second-turn2").rename(tmp_path / "away")
+    none = {"turn1": {"a": "wwww", "b": "wwww"}}
+    handmade.finished(tmp_path, handmade.settings({"first": ARMS["first"]}), none, "ab")
+    with pytest.raises(InputError) as error:
+        export(f"{tmp_path}/tiny", "--only-right", output=tmp_path / "none.jsonl")
+    wording(error.value)
+    assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_prompt_and_completion_are_apart_for_trl(results: Path, tmp_path: Path):
+    rows = export(str(results), "--form", "prompt-completion", output=tmp_path / "rows.jsonl")
+    assert len(rows) == 8 + 6  # both arms, with the first turns that they share
+    assert all(is_conversational(row) and row["prompt"] and row["completion"] for row in rows)
+
+
+def test_compare_reads_the_scores_that_were_written(results: Path, tmp_path: Path):
+    """By hand: of `first`, 2 of 4 attempts at a are right, none at b; of `second` 2 of 2, and 1 of 4."""
+    export(str(results), output=tmp_path / "rows.jsonl")
+    sides, columns = read_scores([tmp_path / "rows.jsonl"], ScoreColumns(side="arm", run="run"))
+    assert (columns.task, columns.score) == ("task_id", "reward")
+    assert {one.name: one.runs for one in sides} == {
+        "first": {"0": {"a": 0.5, "b": 0.0}},
+        "second": {"0": {"a": 1.0, "b": 0.25}},
+    }
+
+
+def test_episodes_keep_every_message_and_their_rewards(tmp_path: Path):
+    experiment = handmade_episodes.experiment(tmp_path)
+    rows = export(f"{tmp_path}/{experiment.experiment}", output=tmp_path / "rows.jsonl")
+    assert {row["arm"] for row in rows} == {*experiment.repetitions}
+    assert {row["messages"][0]["role"] for row in rows} <= {"system", "user"}
+    assert any(message["role"] == "tool" for row in rows for message in row["messages"])
+    assert all(is_conversational(row) for row in rows)
+    assert len(rows) == len({(row["repetition"], row["id"]) for row in rows})
+
+
+def test_a_set_that_is_not_there_is_refused(results: Path, tmp_path: Path, wording: Wording):
+    with pytest.raises(InputError) as error:
+        export(str(results), "--set", "large", output=tmp_path / "rows.jsonl")
+    wording(error.value)
+    assert side(str(results)).sets == ["small"]
