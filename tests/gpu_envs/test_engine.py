@@ -5,6 +5,7 @@ between processes, and a server that answers.
 """
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Callable
@@ -45,6 +46,20 @@ def test_an_engine_may_keep_its_cache_in_eight_bits(opened: list[dict[str, Any]]
     model = ModelConfig(path=TINY, window=512, backend="vllm", dtype="bfloat16", kv_cache_dtype="fp8")
     open_engine(model, None, seed=7)
     assert engine_config(opened[0]).cache_config.cache_dtype == "fp8"
+
+
+def test_an_engine_may_sum_whatever_the_batch(opened: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch):
+    from vllm import envs
+
+    from arc_refinery.sampling.vllm_sampler import open_engine
+
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    assert not envs.VLLM_BATCH_INVARIANT
+    open_engine(
+        ModelConfig(path=TINY, window=512, backend="vllm", dtype="bfloat16", batch_invariant=True), None, seed=7
+    )
+    assert envs.VLLM_BATCH_INVARIANT
+    assert engine_config(opened[0]).cache_config.enable_prefix_caching
 
 
 @pytest.mark.parametrize("rank", [None, 1, 20])

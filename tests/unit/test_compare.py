@@ -94,6 +94,21 @@ def test_turns_are_compared_where_the_arms_read_different_attempts(demo: Path, t
     wording(sentence)
 
 
+def test_a_run_and_its_repetition_are_compared_attempt_by_attempt(demo: Path, tmp_path: Path, wording: Wording):
+    """One attempt of 13 at turn 1, which both arms have, is another one."""
+    answers = {**ANSWERS, "turn1": {**ANSWERS["turn1"], "a": "wwww"}}
+    _, again = finished(tmp_path / "elsewhere", settings(ARMS, "again"), answers, "abcde")
+    text = compared(demo, again)
+    (row,) = (line for line in text.partition("## Repetition")[2].splitlines() if line.startswith("| `small`"))
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    n = 4 * 5 + 2 * 5 + 2 * 4  # independent; refine's first and second turn
+    assert cells[:3] == ["`small`", str(n), str(n)]
+    assert cells[4].startswith(f"{n - 1} (")  # independent reads the third attempt at a, refine does not
+    wording(text.partition("## Repetition")[2].splitlines()[2])
+    assert "## Repetition" not in compared(demo, another(tmp_path / "third"))
+    assert "## Repetition" not in compared(f"{demo}:refine", f"{again}:refine")
+
+
 def test_two_experiments_share_their_common_tasks_whatever_their_order_and_shards(
     demo: Path, tmp_path: Path, wording: Wording
 ):

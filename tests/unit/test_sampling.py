@@ -12,9 +12,10 @@ import pytest
 from adapters import make_adapter
 from checkout import TINY
 from factories import ARC, make_prompt, make_task
+from messages import Wording
 
 from arc_refinery.arc.augment import Augmentation
-from arc_refinery.config import Backend
+from arc_refinery.config import Backend, ModelConfig
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining import attempts as attempts_module
@@ -478,3 +479,12 @@ def test_progress_counts_samples_as_they_end_and_tokens(
     assert "3 of 9 attempts were already done" in caplog.text
     *_, last = capsys.readouterr().err.split("\r")
     assert re.search(r"9/9 .*attempt/s, \d+ tokens/s", last)
+
+
+def test_the_batch_invariant_mode_is_refused_without_a_gpu(wording: Wording):
+    from arc_refinery.sampling.vllm_sampler import open_engine
+
+    model = ModelConfig(path=TINY, window=512, backend="vllm", batch_invariant=True)
+    with pytest.raises(InputError) as error:
+        open_engine(model, None, seed=0)
+    wording(error.value)

@@ -100,6 +100,7 @@ class SamplerFlags(ModelFlags):
     backend: config.Backend | None = None  # default: vllm if it is installed and there is a GPU
     tensor_parallel_size: config.PositiveInt = 1  # GPUs that share one vLLM sampler
     kv_cache_dtype: config.KvCacheDtype = "auto"  # precision of vLLM's KV cache; fp8 needs an H100
+    batch_invariant: bool = False  # vLLM's mode in which sums do not depend on the batch (GPU only)
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
     gpu_memory_utilization: Annotated[config.OfMemory, TUNING] = 0.9  # share of the GPU's memory that vLLM takes
 
@@ -110,6 +111,7 @@ class SamplerFlags(ModelFlags):
             backend=self.backend or ("vllm" if _has_gpu() and find_spec("vllm") else "transformers"),
             tensor_parallel_size=self.tensor_parallel_size,
             kv_cache_dtype=self.kv_cache_dtype,
+            batch_invariant=self.batch_invariant,
             use_4bit_quantization=self.use_4bit_quantization,
             gpu_memory_utilization=self.gpu_memory_utilization,
         )

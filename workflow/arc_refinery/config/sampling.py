@@ -46,6 +46,11 @@ class ModelConfig(Strict):
         description="Precision of vLLM's KV cache when it samples attempts or episodes, not in training. `auto`: that "
         "of `dtype`; `fp8`: half as large and faster to read, but completions change slightly. Needs an H100 or H200.",
     )
+    batch_invariant: bool = Field(
+        False,
+        description="vLLM's mode in which sums do not depend on what else is in the batch, when it samples attempts or "
+        "episodes, not in training: a resumed or differently sharded job is meant to write the same. Slower; GPU only.",
+    )
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
 
     @property
@@ -67,6 +72,11 @@ class ModelConfig(Strict):
             raise ValueError(
                 "use_4bit_quantization with backend `vllm`: vLLM 0.31 cannot load 4-bit bitsandbytes weights; set "
                 "use_4bit_quantization to false, or backend to `transformers`"
+            )
+        if self.batch_invariant and self.backend == "transformers":
+            raise ValueError(
+                "batch_invariant with backend `transformers`: only vLLM has such a mode; set batch_invariant to false, "
+                "or backend to `vllm`"
             )
         if self.kv_cache_dtype != "auto" and self.backend == "transformers":
             raise ValueError(

@@ -5,9 +5,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
+from arc_refinery import config
 from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_compare
-from arc_refinery.reporting.markdown import markdown_table
-from arc_refinery.reporting.provenance import NO_RESULT
+from arc_refinery.reporting.markdown import markdown_table, percent
+from arc_refinery.reporting.provenance import NO_RESULT, result_settings
 from arc_refinery.reporting.training_log import Log, read_log
 
 MISSING = object()
@@ -37,8 +38,33 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: S
         dumped = [side.experiment.model_dump(mode="json", exclude=NO_RESULT) for side in experiments]
         rows = list(differences(dumped))
         settings = markdown_table(["setting", *(f"`{side.folder}`" for side in experiments)], rows) if rows else "None."
+        if len(experiments) == 2 and not any(side.arm for side in sides):
+            blocks += _repetition(experiments[0], experiments[1], sets)
         blocks += ["## Settings that differ", settings, "## Trainings", _trainings(experiments)]
     return "\n\n".join(blocks)
+
+
+def _repetition(first: Side[Any], second: Side[Any], sets: Sequence[str]) -> list[str]:
+    """Count the equal attempts of two runs with equal settings; nothing is said of other runs."""
+    if result_settings(first.experiment) != result_settings(second.experiment):
+        return []
+    rows = []
+    for name in sets:
+        ours, theirs = (_answers(side, name) for side in (first, second))
+        common = [key for key in ours if key in theirs]
+        counts = [sum(ours[key][part] == theirs[key][part] for key in common) for part in (0, 1)]
+        rows.append(
+            [f"`{name}`", len(ours), len(common), *(f"{n} ({percent(n / max(1, len(common)))})" for n in counts)]
+        )
+    header = ["set", "attempts of the first", "also in the second", "same text", "same score"]
+    explained = "Both runs have the same settings, so one repeats the other. Attempts are paired by their ids."
+    return ["## Repetition", explained, markdown_table(header, rows)]
+
+
+def _answers(side: Side[Any], set_name: str) -> dict[tuple[str, str], tuple[int, float]]:
+    """Return a hash of the text, and the score, of each attempt by arm and id."""
+    rows = config.part(side.experiment.kind, "report:exported")(side, set_name)
+    return {(row.row["repetition"], row.row["id"]): (hash(json.dumps(row.completion)), row.score) for row in rows}
 
 
 def left_out(ids: Iterable[tuple[Side[Any], Iterable[str]]], common: Collection[str], what: str) -> list[str]:

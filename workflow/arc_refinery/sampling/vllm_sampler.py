@@ -5,7 +5,7 @@ everything is finished, so a killed job would lose all of it.
 
 Each prompt has its own seed, but vLLM batches prompts as they come, and how floats are summed may depend on the batch.
 On a CPU with one thread, completions did not depend on the batch; on a GPU a few may differ if a job was resumed or the
-number of shards changed.
+number of shards changed, unless `batch_invariant` is set.
 """
 
 import os
@@ -17,6 +17,7 @@ from typing import Any, get_args
 import torch
 
 from arc_refinery.config import ModelConfig
+from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled, no_report
@@ -79,6 +80,13 @@ def open_engine(model: ModelConfig, adapter: Path | None, seed: int) -> tuple[An
     """Return vLLM's engine and its request for the adapter (None without an adapter)."""
     on_gpu = torch.cuda.is_available()
     set_vllm_variables()
+    if model.batch_invariant:
+        if not on_gpu:
+            raise InputError(
+                "batch_invariant is a mode of vLLM on GPUs, and there is none; set it to false: on one CPU thread, "
+                "completions do not depend on the batch"
+            )
+        os.environ["VLLM_BATCH_INVARIANT"] = "1"  # vLLM 0.31 reads it when its modules are imported
     if not on_gpu:
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # a separate process starts much slower
         torch.set_num_threads(model.n_threads)
