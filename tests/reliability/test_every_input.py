@@ -13,6 +13,7 @@ WEIGHTS = "test_every_model_file.py"
 ROWS = "read as by other commands, before hours of training"
 NOT_CORRUPTED = {
     "doctor --configfile": "as for doctor memory",
+    "doctor cost --configfile": "as for doctor memory",
     "doctor power --configfile": "as for doctor memory",
     "doctor --others": "our own, of a minute ago",
     "predictions import --tasks-path": "as for grade",

@@ -77,7 +77,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "dev config": (["--output", "out"], ["out/schema.json"]),
     "dev new-domain": (["sums", "--output", "out"], ["out/sums/"]),
 }  # fmt: skip
-WRITES_NOTHING = {"tasks select", "doctor memory", "doctor power", "show", "report samples"}
+WRITES_NOTHING = {"tasks select", "doctor cost", "doctor memory", "doctor power", "show", "report samples"}
 CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
 
 

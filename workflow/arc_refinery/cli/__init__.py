@@ -52,6 +52,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "init": "cli.init.Init",
         "doctor": "cli.doctor.Doctor",
         "doctor memory": "cli.doctor.Memory",
+        "doctor cost": "cli.doctor.Cost",
         "doctor power": "cli.doctor.Power",
         "prompts learn": "refining.domains.arc.commands.Learn",
         "prompts export": "refining.commands.prompts.ExportTemplate",

@@ -102,6 +102,18 @@ class SampledTogether(NamedTuple):
     n_tokens: int = 0  # length of the longest completion if the rows share one prompt, else 0
 
 
+class PlannedSampling(NamedTuple):
+    """What a config has sampled, for the estimate of its cost."""
+
+    stage: str  # in words
+    model: ModelConfig
+    n_tasks: int | None  # or questions; None: only reading their file can tell
+    n_completions: int  # per task
+    longest: int  # tokens of a completion, or of an episode
+    n_jobs: int
+    is_most: bool = False  # fewer if attempts before are right
+
+
 class TrainedRow(NamedTuple):
     """The longest row of a training, in tokens, for the estimate of a GPU's memory."""
 
@@ -152,6 +164,11 @@ class Experiment(Strict):
     def trained_row(self) -> TrainedRow | None:
         """None: not known."""
         return None
+
+    @property
+    def planned_sampling(self) -> Sequence[PlannedSampling]:
+        """All that is sampled outside of trainings; for the estimate of the cost."""
+        return ()
 
     @property
     def expected_power(self) -> str:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
 from arc_refinery.config.base import AT, ConfigError, Line, Name, RunName, run_and_step
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
+from arc_refinery.config.experiment import PlannedSampling, Resources, SampledTogether, TrainedRow, Wanted, model_folder
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
@@ -111,6 +111,28 @@ class Refining(Compared[Arm]):
         if self.probe:
             batches.append((self.probe, self.sampled("", PROBE).max_output_tokens))
         return SampledTogether(*max(batches, key=lambda batch: batch[0] * batch[1]))
+
+    @property
+    def planned_sampling(self) -> list[PlannedSampling]:
+        own, model = self.sampling, self.model
+        per_part = self.parts.tasks_per_part if self.parts else None
+        planned = [
+            PlannedSampling(
+                f"{name}: first turn", model, per_part, own.n_predictions, own.max_output_tokens, self.n_shards(name)
+            )
+            for name in self.refined_for_training
+            if name in self.part_names
+        ]
+        for task_set in self.evaluation.sets:
+            for branch in self.branches:
+                arm, number = self.arm_and_turn(branch)
+                turn = arm.turns[number - 1]
+                n = self.first_turn_predictions(task_set.name, branch) if number == 1 else turn.n_predictions
+                size, jobs = task_set.expected_size, self.n_shards(task_set.name)
+                stage = f"{task_set.name}: {branch}"
+                limit = own.max_output_tokens
+                planned.append(PlannedSampling(stage, self.model_of(turn), size, n, limit, jobs, number > 1))
+        return planned
 
     @property
     def trained_row(self) -> TrainedRow | None:

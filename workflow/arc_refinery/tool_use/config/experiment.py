@@ -25,7 +25,7 @@ from arc_refinery.config.base import (
     Temperature,
     Text,
 )
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.experiment import PlannedSampling, Resources, SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry, OwnCode
 from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
@@ -350,6 +350,15 @@ class ToolUse(Compared[ToolArm]):
     @property
     def sampled_together(self) -> SampledTogether:
         return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
+
+    @property
+    def planned_sampling(self) -> list[PlannedSampling]:
+        longest, n = self.generation.max_episode_tokens, self.evaluation.n_predictions
+        return [
+            PlannedSampling(f"{held.name}: {arm.name}", self.model, held.n_questions, n, longest, held.shards)
+            for held in self.data.heldout
+            for arm in self.arms
+        ]
 
     @property
     def trained_row(self) -> TrainedRow | None:

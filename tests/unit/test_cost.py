@@ -1,0 +1,85 @@
+"""What an experiment will cost: against hand arithmetic, measured runs, and the configs in this repository."""
+
+from typing import Any
+
+import pytest
+from checkout import ROOT
+from messages import Wording
+
+from arc_refinery import cli
+from arc_refinery.config import load_experiment
+from arc_refinery.doctor.cost import Assumed, cost_page, sampling_costs
+from arc_refinery.models.shape import PUBLISHED_SHAPES
+from arc_refinery.sampling.gpu_time import CHOOSING, GPUS, PEAK_OF_READING, PER_TOKEN, START, sampling_seconds
+
+LLAMA_8B = PUBLISHED_SHAPES["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
+QWEN_05B = PUBLISHED_SHAPES["Qwen/Qwen2.5-Coder-0.5B-Instruct"]
+H100 = GPUS["h100"]
+
+
+def test_one_completion_to_a_short_prompt_by_hand():
+    """Each of 1,000 tokens reads all weights, on average 510 keys and values, and chooses among the vocabulary."""
+    weights = 2 * 8_030_261_248
+    keys = 1000 * (10 + 500) * 131_072
+    choosing = 1000 * CHOOSING * 128_256
+    decoding = (1000 * weights + keys + choosing) / (3.35e12 * PEAK_OF_READING) + 1000 * PER_TOKEN
+    counted = sampling_seconds(LLAMA_8B, H100, n_prompts=1, prompt=10, n_completions=1, mean=1000)
+    assert counted == pytest.approx(decoding, rel=1e-3)  # and the prompt, 0.4 ms
+    assert 7 < counted < 9
+
+
+def test_more_completions_than_fit_take_more_steps():
+    """The keys of a completion of 10,000 tokens take 1.22 GiB; 80 GB less the weights hold 42 of them."""
+    few, many = (sampling_seconds(LLAMA_8B, H100, n, 1, n, 10_000) for n in (42, 84))
+    assert many == pytest.approx(2 * few, rel=0.01)
+
+
+# docs/run.md, "Measured on an H100": without vLLM's start and the first compilation; 0.5B with the start, while other
+# jobs used the card
+@pytest.mark.parametrize(
+    ("shape", "numbers", "start", "measured"),
+    [(LLAMA_8B, (16, 2950, 128, 512), 0, 14.0), (QWEN_05B, (250, 150, 16_000, 134), START, 237.0)],
+    ids=["8B", "0.5B"],
+)
+def test_counted_seconds_are_within_a_factor_of_two_of_measured_ones(
+    shape: Any, numbers: tuple[int, int, int, int], start: int, measured: float
+):
+    assert 0.5 < (start + sampling_seconds(shape, H100, *numbers)) / measured < 2
+
+
+def test_the_flagship_samples_what_its_config_says():
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    costs = {cost.stage: cost for cost in sampling_costs(experiment, H100, Assumed(answer=100))}
+    assert {stage: cost.n_completions for stage, cost in costs.items()} == {
+        "part1: first turn": 10_000 * 8,
+        "part2: first turn": 10_000 * 8,
+        "arc-agi-1-evaluation: turn1": 400 * 128,
+        "arc-agi-1-evaluation: refine-base-turn2, at most": 400 * 64,
+        "arc-agi-1-evaluation: refine-trained-turn2, at most": 400 * 64,
+    }
+    assert all(cost.n_tokens == 100 * cost.n_completions for cost in costs.values())
+
+
+def test_a_set_of_unknown_size_is_counted_with_the_size_that_is_given():
+    experiment = load_experiment(ROOT / "config/tool-use.yaml")
+    assert {cost.hours for cost in sampling_costs(experiment, H100, Assumed())} == {None}
+    counted = list(sampling_costs(experiment, H100, Assumed(n_tasks=1000)))
+    assert len(counted) == 2 * 5  # sets and arms
+    assert {cost.n_completions for cost in counted} == {1000 * 8}
+
+
+def test_a_faster_card_takes_less_time():
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    hours = {
+        name: sum(cost.hours or 0 for cost in sampling_costs(experiment, gpu, Assumed())) for name, gpu in GPUS.items()
+    }
+    assert hours["h200"] < hours["h100"] < hours["a100"] < hours["a100-40"]
+
+
+def test_the_page_names_what_is_assumed_and_what_is_missing(capsys: pytest.CaptureFixture[str], wording: Wording):
+    for words in (["--gpu", "a100"], ["--prompt-tokens", "900", "--answer-tokens", "200", "--tasks", "500"]):
+        path = ROOT / "config" / ("multi-turn-rl.yaml" if "--gpu" in words else "code-demo.yaml")
+        cli.parse(["doctor", "cost", "--configfile", str(path), *words]).run()
+        for block in capsys.readouterr().out.strip().split("\n\n")[2:]:
+            wording(block)
+    assert "not counted" in cost_page(load_experiment(ROOT / "config/code-demo.yaml"), H100, Assumed())
