@@ -156,7 +156,7 @@ def completion(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("sam", "sample"),
         ("prompts re", "refine"),
-        ("doctor ", "cost memory power"),
+        ("doctor ", "memory cost power"),
         ("doctor memory --", "--configfile"),
         ("sample --dataset-path x --max-m", "--max-model-len"),
         ("train --kind to", "tool-use"),
