@@ -59,7 +59,7 @@ messages: env
 lint: env
 	$(BIN)/ruff format --check workflow tests benchmarks docs/one_step.py
 	$(BIN)/ruff check workflow tests benchmarks docs/one_step.py
-	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakefmt --check Snakefile workflow/Snakefile rules
 	$(BIN)/mypy
 
 env: $(VENV)/installed

@@ -1,4 +1,4 @@
-"""A project laid out by a package that pip has installed, far from any checkout."""
+"""Projects outside a checkout: laid out by a package that pip has installed, or with this workflow as a module."""
 
 import subprocess
 import sys
@@ -7,9 +7,36 @@ from pathlib import Path
 
 import processes
 import pytest
+import yaml
 from checkout import ROOT, Checkout
 
 pytestmark = pytest.mark.snakemake
+
+
+MODULE = """
+configfile: "config/quick.yaml"
+
+module arc_refinery:
+    snakefile: {snakefile!r}
+    config: config
+
+use rule * from arc_refinery
+"""
+
+
+def test_other_workflows_use_it_as_a_module(pristine: Checkout, tmp_path: Path):
+    """As the Snakemake workflow catalog deploys it: `workflow/Snakefile` of the repository is the module."""
+    (tmp_path / "workflow").mkdir()
+    for name in ("config", "workflow/models"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    snakefile = str(pristine.folder / "workflow/Snakefile")
+    (tmp_path / "workflow/Snakefile").write_text(MODULE.format(snakefile=snakefile))
+    own = Checkout(tmp_path)
+    assert own.planned() == pristine.planned("--configfile", "config/quick.yaml")
+    done = own.snakemake("--cores", "1", "results/quick/questions/arithmetic.parquet")
+    assert done.returncode == 0, done.stderr
+    catalog = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
+    assert (ROOT / catalog["mandatory-flags"]["flags"].removeprefix("--configfile ")).exists()
 
 
 @pytest.fixture(scope="module")
