@@ -287,6 +287,30 @@ def test_what_is_around_a_call_is_named(written: str, hint: str):
     assert "new line" not in fault
 
 
+# As Qwen2.5-Coder-1.5B-Instruct writes calls, whose chat template shows them in doubled braces
+@pytest.mark.parametrize(
+    "call",
+    [
+        '{{"name": "calculator", "arguments": {"expression": "1 + 1"}}}',
+        '{{"name": "calculator", "arguments": {"expression": "1 + 1"}}',
+        '{{"name": "calculator", "arguments": {"expression": "1 + 1"}} }',
+    ],
+    ids=["closed twice", "closed once", "with a space"],
+)
+def test_a_call_in_doubled_braces_is_read(call: str):
+    read = FORMATS["hermes"].read(call, {})
+    assert read == ("calculator", {"expression": "1 + 1"})
+
+
+@pytest.mark.parametrize(
+    "call",
+    ['{{"name": "calculator"', '{{"name": "f", "arguments": {}}}}}', "{{1}}", "{{}}", '{{"name": "f"}} and more'],
+)
+def test_other_doubled_braces_are_no_call(call: str):
+    with pytest.raises(MalformedCall):
+        FORMATS["hermes"].read(call, {})
+
+
 def results_of(name: str, written: str) -> list[CallResult]:
     toolbox = Toolbox(("calculator", "read_file"), call_format=FORMATS[name])
     return answer_all([(toolbox, parse_turn(written, FORMATS[name]), 8)])[0]

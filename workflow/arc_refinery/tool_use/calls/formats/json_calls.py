@@ -13,6 +13,8 @@ def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str
     try:
         content = json.loads(call)
     except json.JSONDecodeError as error:
+        if content := _in_doubled_braces(call):
+            return read_object(json.dumps(content), arguments_key, other_key)
         where = f"{error.msg}, line {error.lineno} column {error.colno}"
         raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
@@ -28,6 +30,20 @@ def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str
             expected = "a text" if wanted is str else "an object"
             raise MalformedCall(f'"{key}" is {kind(content[key])}, expected {expected}.')
     return content["name"], content[arguments_key]
+
+
+def _in_doubled_braces(call: str) -> dict[str, Any] | None:
+    """Return the object of a call such as `{{"name": "f", "arguments": {}}}`, also with one brace too few at its end.
+
+    The chat template of Qwen2.5-Coder-1.5B-Instruct shows calls like that, and the model writes them. None: it is none.
+    """
+    if not call.startswith("{{"):
+        return None
+    try:
+        content, end = _JSON.raw_decode(call, 1)
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) and call[end:].strip() in ("", "}") else None
 
 
 def _hint(error: json.JSONDecodeError) -> str:
