@@ -4,7 +4,7 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-PARTS = ("Snakefile", "config", "examples", "profiles", "rules", "workflow/models", "workflow/report")
+PARTS = ("Snakefile", "config", "envs", "examples", "profiles", "rules", "workflow/models", "workflow/report")
 LINKS = {"condor": "profiles/condor"}  # so that `--profile condor` finds it
 
 
