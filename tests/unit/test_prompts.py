@@ -336,7 +336,7 @@ def test_feedback_in_words_says_the_given_shape_and_shows_grids_on_lines_of_thei
         "\npair 1 correct"
         "\npair 2 wrong, pixel similarity 75%, given 2x2:\nBlue Red\nGreen Black"
         "\npair 3 wrong, pixel similarity 50%, expected shape 2x2, given 1x2:\nBlue Red"
-        "\nWrite a corrected program."
+        "\nWrite a corrected program, without examples or tests."
     )
 
 

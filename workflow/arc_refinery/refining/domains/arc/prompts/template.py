@@ -107,7 +107,7 @@ WORDS = Template(
         "The rule has to hold for this too:\n\n"
         "{tests}\n\n"
         "Say briefly what the rule is. Then write a function `transform(grid)` that takes an input grid and returns "
-        "its output grid. Give the whole program in one ```python block."
+        "its output grid. Give the whole program in one ```python block, without examples or tests."
     ),
     pair="Example {number}, input:\n{input}\nExample {number}, output:\n{output}",
     between_pairs="\n\n",
@@ -115,6 +115,7 @@ WORDS = Template(
     between_tests="\n\n",
     assistant_prefix="",
     notation=Notation(COLOR_WORDS),
+    feedback=FeedbackTexts(tail="\nWrite a corrected program, without examples or tests."),
 )
 
 _SEPARATORS = ("between_pairs", "between_tests")
