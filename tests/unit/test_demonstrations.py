@@ -367,7 +367,7 @@ def test_no_test_output_gets_into_hindsight(renderer: Renderer, share: float):
         pair = Pair(make_grid("12"), make_grid(wanted))
         prompt = with_detail(asked(renderer), test=(pair,))
         graded = [ran(prompt, name, *outputs, last) for name, outputs in (("a", ("12", "30")), ("b", ("11", "33")))]
-        plan = a_plan(targets="hindsight", first_turn_share=share)
+        plan = a_plan(targets="hindsight", first_turn_share=share, max_seq_length=2048)
         rows = make_demonstrations(graded, {}, plan, WORDS, renderer, Counter())
         texts.add(tuple((row.text, row.completion) for row in rows))
     assert len(texts) == 1

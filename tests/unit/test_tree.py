@@ -12,7 +12,8 @@ from checkout import ROOT
 SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
 SUFFIXES |= {".jsonl", ".svg", ".txt", ".yaml", ".yml"}
 NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
-NAMES |= {"CITATION.cff", "envs/condor-warning.pth"}
+NAMES |= {"CITATION.cff", "envs/condor-warning.pth", "workflow/Snakefile"}
+NAMES |= {".dockerignore", "containers/Dockerfile", "containers/arc-refinery.def"}
 
 
 def test_tracked_files_have_known_suffixes():
