@@ -75,6 +75,7 @@ def read_source(folder: Path) -> Source:
     results = folder.absolute().parent.parent
     for path, what in (
         (folder / ADAPTER_CONFIG, "the folder of a trained adapter, such as results/demo/adapters/trained"),
+        (folder / ADAPTER_WEIGHTS, "the weights of the adapter; train it again"),
         (
             results / "settings.json",
             "an adapter in the results of its experiment, results/<experiment>/adapters/<name>",
@@ -83,13 +84,18 @@ def read_source(folder: Path) -> Source:
         if not path.is_file():
             raise InputError(f"{path}: no such file; expected {what}")
     experiment = config.load_experiment(results / "settings.json")
+    known = [*experiment.adapters, *experiment.kept_adapters]
+    if folder.absolute().name not in known:
+        raise InputError(
+            f"{folder}: the experiment trains no adapter of this name; its adapters are {', '.join(known)}"
+        )
     report = results.with_name(f"{results.name}.md")
     if not report.is_file():
         raise InputError(
             f"{report}: no such file; the card quotes the report. Make it first: "
             f"snakemake --cores 2 --configfile {results / 'settings.json'}"
         )
-    return Source(folder, experiment, results, read_text(report, "a report"))
+    return Source(folder.absolute(), experiment, results, read_text(report, "a report"))
 
 
 def base_of(source: Source, named: str | None) -> Base:

@@ -11,10 +11,8 @@ from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str, dict[str, Any]]:
     """Return name and arguments; `other_key` may stand for `arguments_key`. Raise `MalformedCall`."""
     try:
-        content = json.loads(call)
+        content = json.loads(_without_doubled_braces(call))
     except json.JSONDecodeError as error:
-        if content := _in_doubled_braces(call):
-            return read_object(json.dumps(content), arguments_key, other_key)
         where = f"{error.msg}, line {error.lineno} column {error.colno}"
         raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
     except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
@@ -32,18 +30,16 @@ def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str
     return content["name"], content[arguments_key]
 
 
-def _in_doubled_braces(call: str) -> dict[str, Any] | None:
-    """Return the object of a call such as `{{"name": "f", "arguments": {}}}`, also with one brace too few at its end.
+def _without_doubled_braces(call: str) -> str:
+    """Return a call such as `{{"name": "f", "arguments": {}}}` in single braces; other calls as they are.
 
-    The chat template of Qwen2.5-Coder-1.5B-Instruct shows calls like that, and the model writes them. None: it is none.
+    The chat template of Qwen2.5-Coder-1.5B-Instruct shows calls like that, and the model writes them, often with one
+    brace too few at the end.
     """
     if not call.startswith("{{"):
-        return None
-    try:
-        content, end = _JSON.raw_decode(call, 1)
-    except (ValueError, RecursionError):
-        return None
-    return content if isinstance(content, dict) and call[end:].strip() in ("", "}") else None
+        return call
+    end = end_of_object(call, 1)
+    return call[1:end] if call[end:].strip() == "}" else call[1:]
 
 
 def _hint(error: json.JSONDecodeError) -> str:
