@@ -47,7 +47,7 @@ if "LOCAL_RANK" in os.environ:
     from arc_refinery.training import rehearsal
     def rehearse(callback, *_, **__):
         rehearsal.run_pass(callback.trainer, callback.longest.inputs())
-        print("rehearsed", callback.longest, file=sys.stderr)
+        os.write(2, f"rehearsed {callback.longest}\\n".encode())  # at once: the other process writes there, too
     rehearsal.Rehearsal.on_train_begin = rehearse
 main()
 """
