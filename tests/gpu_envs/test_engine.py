@@ -48,6 +48,14 @@ def test_an_engine_may_keep_its_cache_in_eight_bits(opened: list[dict[str, Any]]
     assert engine_config(opened[0]).cache_config.cache_dtype == "fp8"
 
 
+def test_an_engine_may_have_a_cache_of_a_given_size(opened: list[dict[str, Any]]):
+    """vLLM then does not measure the GPU, which other jobs use."""
+    from arc_refinery.sampling.vllm_sampler import open_engine
+
+    open_engine(ModelConfig(path=TINY, window=512, backend="vllm", dtype="bfloat16", kv_cache_gb=0.5), None, seed=7)
+    assert engine_config(opened[0]).cache_config.kv_cache_memory_bytes == 2**29
+
+
 def test_an_engine_may_sum_whatever_the_batch(opened: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch):
     from vllm import envs
 

@@ -390,6 +390,21 @@ def test_vllm_needs_room_for_one_window(wording: Wording):
     wording(warning)
 
 
+def test_a_cache_of_a_given_size_counts_as_such(wording: Wording):
+    for key in ("training__grpo__", "model__"):
+        share = {f"{key}gpu_memory_utilization": 0.05}  # does not matter
+        # in 1 GiB, 8,192 tokens of 128 KiB
+        smaller, larger = (
+            next(count for count in counts(experiment) if f"{n_tokens} tokens" in count.remark)
+            for n_gb, n_tokens in ((8.0, "65,536"), (9.0, "73,728"))
+            for experiment in [changed("multi-turn-rl", **share | {f"{key}kv_cache_gb": n_gb})]
+        )
+        assert larger.total - smaller.total == GIB and not smaller.faults
+        (warning,) = memory_warnings(changed("multi-turn-rl", **share | {f"{key}kv_cache_gb": 0.5}), "c.yaml")
+        assert f"{key.replace('__', '.')}kv_cache_gb" in warning
+        wording(warning)
+
+
 def test_one_table_per_kind_of_job():
     jobs = [count.job for count in counts(load_experiment(CONFIGS["tool-use"]))]
     assert jobs == ["sample", "sft", "train trained"]

@@ -160,7 +160,7 @@ def test_vllms_engine_takes_every_keyword(rank: int | None, on_gpu: bool):
 
     keywords = library_arguments.vllm_engine(MODEL, rank, 0, on_gpu)
     if rank:
-        keywords |= library_arguments.vllm_colocated("bfloat16", rank)
+        keywords |= library_arguments.vllm_colocated("bfloat16", rank, 0.5)
     inspect.signature(LLM).bind(**keywords)
     assert keywords.keys() <= {field.name for field in dataclasses.fields(EngineArgs)}
 

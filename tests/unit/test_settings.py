@@ -197,6 +197,7 @@ READ_IN_TRAINING = {
     "branches": "refining/environment.py",
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
+    "kv_cache_gb": "training/vllm_backend.py",
     "max_failed": "tool_use/training/environment.py",
     "n_heldout": "training/callbacks.py",
     "n_jobs": "refining/commands/training.py",

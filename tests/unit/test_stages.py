@@ -39,7 +39,8 @@ from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages as tool_use
 from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
 
-OF_A_TRAINING = {"n_jobs", "gpu_memory_utilization", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
+OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
+OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "sampler_gpus", "server_url", "report_to"}
 OF_REFINING = OF_A_TRAINING | {"n_processes"}
 
 
@@ -49,8 +50,8 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
         (Grpo, [TUNING], OF_REFINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
         (Grpo, [PROMPTS], {"rollout", "n_turns"}),
-        (PromptedModel, [PROMPTS, TUNING], {"template", "colors", "gpu_memory_utilization"}),
-        (config.ModelConfig, [TUNING], {"gpu_memory_utilization"}),
+        (PromptedModel, [PROMPTS, TUNING], OF_VLLM | {"template", "colors"}),
+        (config.ModelConfig, [TUNING], OF_VLLM),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
         (Sft, [ROWS], {"demonstrations"}),
         (ToolSft, [ROWS], {"without_tools", "n_questions"}),

@@ -131,7 +131,7 @@ from arc_refinery.sampling.library_arguments import vllm_colocated
 from arc_refinery.training import adapters, colocated
 
 network = adapters.open_network(ModelConfig(path={TINY!r}, window=64, dtype="bfloat16"), Lora(lora_r=1), None, seed=0)
-engine = colocated.Engine(vllm_colocated("bfloat16", 8), model={TINY!r}, max_model_len=64, enforce_eager=True)
+engine = colocated.Engine(vllm_colocated("bfloat16", 8, None), model={TINY!r}, max_model_len=64, enforce_eager=True)
 
 def logprobs():
     engine.load(network)

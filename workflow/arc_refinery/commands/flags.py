@@ -103,6 +103,7 @@ class SamplerFlags(ModelFlags):
     batch_invariant: bool = False  # vLLM's mode in which sums do not depend on the batch (GPU only)
     use_4bit_quantization: bool = False  # load the weights in 4 bits (GPU only)
     gpu_memory_utilization: Annotated[config.OfMemory, TUNING] = 0.9  # share of the GPU's memory that vLLM takes
+    kv_cache_gb: Annotated[config.Gigabytes | None, TUNING] = None  # GiB of its KV cache; default: its share's rest
 
     def sampler(self) -> config.ModelConfig:
         """The model as it samples."""
@@ -114,6 +115,7 @@ class SamplerFlags(ModelFlags):
             batch_invariant=self.batch_invariant,
             use_4bit_quantization=self.use_4bit_quantization,
             gpu_memory_utilization=self.gpu_memory_utilization,
+            kv_cache_gb=self.kv_cache_gb,
         )
 
 

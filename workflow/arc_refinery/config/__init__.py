@@ -15,6 +15,7 @@ from arc_refinery.config.base import (
     RULE,
     TUNING,
     ConfigError,
+    Gigabytes,
     Line,
     LineOrNone,
     Mark,

@@ -49,6 +49,7 @@ Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]  # numpy takes no larger one
 Threads = Annotated[int, Field(ge=1, le=1024)]
 Mass = Annotated[float, Field(ge=1e-6, le=1.0)]  # probability mass
 OfMemory = Annotated[float, Field(ge=0.01, le=1.0)]
+Gigabytes = Annotated[float, Field(ge=0.01, le=1000.0)]
 Penalty = Annotated[float, Field(ge=0.01, le=100.0)]  # logits are divided by it
 Temperature = Annotated[float, Field(ge=0.0, le=100.0), AfterValidator(_not_almost_greedy)]
 # A path, or a name on the hub

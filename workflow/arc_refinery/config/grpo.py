@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 
 from arc_refinery.config.base import (
     TUNING,
+    Gigabytes,
     Line,
     Mass,
     NonNegativeFloat,
@@ -124,6 +125,9 @@ class PolicyGradient(Optimizer):
     importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: cap on these weights.")
     gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
         0.3, description="Share of the GPU's memory for vLLM inside the trainer."
+    )
+    kv_cache_gb: Annotated[Gigabytes | None, TUNING] = Field(
+        None, description="For `vllm-colocate`: as `model.kv_cache_gb`, inside the trainer."
     )
     sleep_mode: Annotated[bool, TUNING] = Field(
         False,

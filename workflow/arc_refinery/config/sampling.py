@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import GRADING, TUNING, Line, OfMemory, PositiveInt, Strict, Threads
+from arc_refinery.config.base import GRADING, TUNING, Gigabytes, Line, OfMemory, PositiveInt, Strict, Threads
 from arc_refinery.models.hub import Download
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
@@ -41,6 +41,11 @@ class ModelConfig(Strict):
     gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
         0.9, description="Share of the GPU's memory that vLLM takes when sampling."
     )
+    kv_cache_gb: Annotated[Gigabytes | None, TUNING] = Field(
+        None,
+        description="GiB of vLLM's KV cache when sampling, instead of what its share leaves: vLLM then does not "
+        "measure the GPU, so several jobs can use one. Its share must still be free when it starts.",
+    )
     kv_cache_dtype: KvCacheDtype = Field(
         "auto",
         description="Precision of vLLM's KV cache when it samples attempts or episodes, not in training. `auto`: that "
@@ -73,16 +78,11 @@ class ModelConfig(Strict):
                 "use_4bit_quantization with backend `vllm`: vLLM 0.31 cannot load 4-bit bitsandbytes weights; set "
                 "use_4bit_quantization to false, or backend to `transformers`"
             )
-        if self.batch_invariant and self.backend == "transformers":
-            raise ValueError(
-                "batch_invariant with backend `transformers`: only vLLM has such a mode; set batch_invariant to false, "
-                "or backend to `vllm`"
-            )
-        if self.kv_cache_dtype != "auto" and self.backend == "transformers":
-            raise ValueError(
-                f"kv_cache_dtype `{self.kv_cache_dtype}` with backend `transformers`: only vLLM has it; set "
-                "kv_cache_dtype to `auto`, or backend to `vllm`"
-            )
+        for key, default in (("batch_invariant", "false"), ("kv_cache_dtype", "auto"), ("kv_cache_gb", "null")):
+            if self.backend == "transformers" and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(
+                    f"{key} with backend `transformers`: only vLLM has it; set {key} to {default}, or backend to `vllm`"
+                )
         return self
 
 

@@ -154,10 +154,18 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
     needed = {name: n_bytes // n_gpus for name, n_bytes in _weights(shape, width, in_4bit=False).items()}
     needed |= _engine(shape, width, n_batched, n_sequences)
     per_token = shape.kv_bytes_per_token(1 if model.kv_cache_dtype == "fp8" else width) // n_gpus
-    room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
-    items = needed | {f"KV cache of one window ({model.window:,} tokens)": model.window * per_token} | CONTEXT
     advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
-    remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or {key}.gpu_memory_utilization")
+    if model.kv_cache_gb is None:
+        room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
+        cache, share = (
+            {f"KV cache of one window ({model.window:,} tokens)": model.window * per_token},
+            "gpu_memory_utilization",
+        )
+    else:
+        room = int(model.kv_cache_gb * GIB)
+        cache, share = {"KV cache": room}, "kv_cache_gb"
+    items = needed | cache | CONTEXT
+    remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or {key}.{share}")
     faults = starved if _fits(items, gpu_mem_mb) else (advice, *starved)
     load = f"the least for a window of {model.window:,} tokens"
     return Count(job, load, items, gpu_mem_mb, remark, faults)
@@ -279,17 +287,21 @@ def _held(step: Step, passes: int, gpu_mem_mb: int) -> tuple[Items, str, Faults]
                 answers_once = grpo.answers_once  # else later turns are read, too
                 sampling = _generation(shape, width, n_steps * n_rows, n_tokens, n_read if answers_once else n_tokens)
             case "vllm-colocate":
-                share = int(grpo.gpu_memory_utilization * gpu_mem_mb * MIB)
-                name = f"vLLM's share ({grpo.gpu_memory_utilization:g})"
+                n_sampled = step.n_rows // step.n_processes * grpo.steps_per_generation
+                needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, n_sampled).values())
+                if grpo.kv_cache_gb is None:
+                    share = int(grpo.gpu_memory_utilization * gpu_mem_mb * MIB)
+                    name, size = f"vLLM's share ({grpo.gpu_memory_utilization:g})", "gpu_memory_utilization"
+                else:
+                    share = needed + int(grpo.kv_cache_gb * GIB)
+                    name, size = "vLLM", "kv_cache_gb"
                 if grpo.sleep_mode:
                     frozen["vLLM's CUDA graphs, also while it sleeps (assumed)"] = GRAPHS_OF_VLLM
                     sampling[f"{name}, without these"] = share - GRAPHS_OF_VLLM
                 else:
                     frozen[name] = share
-                n_sampled = step.n_rows // step.n_processes * grpo.steps_per_generation
-                needed = shape.n_parameters * width + sum(_engine(shape, width, 4096, n_sampled).values())
                 per_token = shape.kv_bytes_per_token(width)
-                advice = f"raise {step.key}.gpu_memory_utilization or lower {LONGEST_ROW}"
+                advice = f"raise {step.key}.{size} or lower {LONGEST_ROW}"
                 remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
             case "vllm-server":
                 pass

@@ -59,12 +59,17 @@ def vllm_engine(model: ModelConfig, lora_rank: int | None, seed: int, on_gpu: bo
         "enable_chunked_prefill": on_gpu,  # vLLM's CPU build cannot rewind a prompt's random generator
         "seed": seed,
         **lora,
+        **_kv_cache(model.kv_cache_gb),
     }
 
 
-def vllm_colocated(dtype: str, lora_rank: int) -> dict[str, Any]:
+def vllm_colocated(dtype: str, lora_rank: int, kv_cache_gb: float | None) -> dict[str, Any]:
     """Keywords of `vllm.LLM` in addition to those with which TRL opens it in the trainer's process."""
-    return {"dtype": dtype, "enable_lora": True, "max_lora_rank": lora_rank}
+    return {"dtype": dtype, "enable_lora": True, "max_lora_rank": lora_rank, **_kv_cache(kv_cache_gb)}
+
+
+def _kv_cache(size: float | None) -> dict[str, int]:
+    return {} if size is None else {"kv_cache_memory_bytes": int(size * 2**30)}
 
 
 def vllm_attempt(decoding: Decoding, n: int, seed: int) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def open_sampler(job: TrainingJob) -> Iterator[dict[str, Any]]:
     if training.opens_vllm:
         from arc_refinery.training import colocated
 
-        colocated.open_with(library_arguments.vllm_colocated(job.model.dtype, supported_rank(job.lora.lora_r)))
+        rank = supported_rank(job.lora.lora_r)
+        colocated.open_with(library_arguments.vllm_colocated(job.model.dtype, rank, training.kv_cache_gb))
     if training.n_server_gpus:
         with open_server(job.model, training, job.sampler_gpus, job.tensorboard.with_suffix(".server")) as address:
             yield address
