@@ -98,12 +98,11 @@ def test_a_failed_run_ends_with_the_sentence_of_the_log(tmp_path: Path):
     run.begin()
     run.start(1, "make the tasks of own")
     run.fail(1, log)
-    assert len(run.lines) == 1 and "FAILED" in run.lines[0]
+    reason = ["    arc-refinery: x.json: task t: train pair 0: cells 11..11", "    expected 0..9", f"    log: {log}"]
+    assert "FAILED" in run.lines[0] and run.lines[1:] == reason  # a second try would write over the log
     end = run.screen.end().splitlines()
     assert end[0] == "Failed: make the tasks of own"
-    assert [line.strip() for line in end[1:4]] == [
-        "arc-refinery: x.json: task t: train pair 0: cells 11..11", "expected 0..9", f"log: {log}",
-    ]  # fmt: skip
+    assert end[1:4] == reason
     assert end[4].startswith("0 of 2 jobs")
 
 
@@ -125,6 +124,15 @@ def test_without_such_a_sentence_it_ends_with_the_last_line(tmp_path: Path, cont
     assert [line.strip() for line in run.screen.end().splitlines()[1:-1]] == [*shown, f"log: {log}"]
 
 
+def test_outputs_that_were_touched_may_lack_the_report(tmp_path: Path):
+    run = Run()
+    run.begin()
+    page = tmp_path / "demo.html"
+    run.start(1, "write the report", output=[str(page)])
+    run.log("job_finished", job_id=1)
+    assert run.screen.end(has_succeeded=True).splitlines()[-1] == f"Report: {page}"
+
+
 def test_a_job_that_a_cluster_did_not_start_fails_for_its_reason(tmp_path: Path):
     run = Run()
     run.begin()
@@ -141,7 +149,7 @@ def test_quiet_runs_show_errors_only(quiet: set[str], tmp_path: Path):
     run.start(2, "grade")
     run.log("job_finished", job_id=2)
     run.fail(1, tmp_path / "1.log")
-    assert len(run.lines) == 1 and "FAILED" in run.lines[0]
+    assert len(run.lines) == 2 and "FAILED" in run.lines[0]
 
 
 def test_an_error_of_snakemake_is_shown_and_the_one_after_a_failed_job_is_not():

@@ -202,7 +202,8 @@ class Screen(logging.StreamHandler[TextIO]):
             return ""
         self._failed[error["jobid"]] = replace(job, logs=error["log"])
         reason = f": {error['rule_msg']}" if error["rule_msg"] else ""  # a cluster may not have started it
-        return f"{_clock(record.created)}  FAILED  {job.words}{reason}"
+        # now, too: a job that is tried again (`--retries`) writes over its log
+        return "\n".join([f"{_clock(record.created)}  FAILED  {job.words}{reason}", *_reason(error["log"])])
 
     def _left(self, now: float) -> float | None:
         """Seconds left: for the work at the speed so far, or for the longest chain of jobs; None if unknown."""
@@ -238,8 +239,9 @@ def stage(benchmark: Path) -> str:
 
 
 def _answer(page: str) -> list[str]:
-    """The first sentences of a report, which follow its title."""
-    blocks = Path(page).with_suffix(".md").read_text().split("\n\n")
+    """The first sentences of a report, which follow its title; none without a report, as after `--touch`."""
+    text = Path(page).with_suffix(".md")
+    blocks = text.read_text().split("\n\n") if text.exists() else []
     return [re.sub(r"[*`]", "", block) for block in blocks[1:2] if not block.startswith(("#", "|", "!", "<"))]
 
 
