@@ -70,6 +70,31 @@ def test_compare_reads_the_scores_that_were_written(results: Path, tmp_path: Pat
     }
 
 
+def test_a_log_of_inspect_ai_gives_the_same_scores(results: Path, tmp_path: Path):
+    """By hand, as above, but of all attempts at a task: of `second`, at b, those of both turns."""
+    path = tmp_path / "log.json"
+    cli.parse(["report", "export", f"{results}:second", "--form", "inspect", "--output", str(path)]).run()
+    log = json.loads(path.read_text())
+    assert [(sample["id"], sample["epoch"]) for sample in log["samples"]] == [
+        ("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4),
+    ]  # fmt: skip
+    ((scores,),) = [result["scores"] for result in [log["results"]]]
+    assert scores["metrics"]["mean"]["value"] == 3 / 6
+    (one,), _ = read_scores([path], ScoreColumns())
+    assert one.runs == {"": {"a": 1.0, "b": 0.25}}
+
+
+def test_inspect_ai_reads_its_log(results: Path, tmp_path: Path):
+    library = pytest.importorskip("inspect_ai.log", reason="inspect_ai is not installed")
+    path = tmp_path / "log.json"
+    cli.parse(["report", "export", str(results), "--form", "inspect", "--output", str(path)]).run()
+    header, whole = library.read_eval_log(path, header_only=True), library.read_eval_log(path)
+    assert header.results.completed_samples == len(whole.samples) == 8 + 6
+    library.write_eval_log(whole, tmp_path / "log.eval")
+    sides, _ = read_scores([path, tmp_path / "log.eval"], ScoreColumns())
+    assert sides[0].runs == sides[1].runs
+
+
 def test_episodes_keep_every_message_and_their_rewards(tmp_path: Path):
     experiment = handmade_episodes.experiment(tmp_path)
     rows = export(f"{tmp_path}/{experiment.experiment}", output=tmp_path / "rows.jsonl")

@@ -196,21 +196,25 @@ class ShowSamples(Command):
 
 
 class Export(Command):
-    """Write attempts or episodes as JSON lines with conversations, for trainers and evaluation tools of others.
+    """Write attempts or episodes as conversations, for trainers and evaluation tools of others.
 
     Examples:
         arc-refinery report export results/demo:refine-trained --only-right --output mine/chats.jsonl
         arc-refinery report export results/demo --form prompt-completion --output mine/rollouts.jsonl
+        arc-refinery report export results/demo:refine-trained --form inspect --output mine/log.json
     """
 
     side: Annotated[config.Line, Positional]  # folder of results, or <folder>:<arm>; default: all arms
-    output: Path  # JSON lines
+    output: Path  # JSON lines; of the form inspect, JSON
     set: tuple[str, ...] = ()  # sets of tasks or questions; default: all
-    # messages: a conversation with the answer, as for fine-tuning; prompt-completion: TRL's, and that of verifiers
-    form: Literal["messages", "prompt-completion"] = "messages"
+    # messages: a conversation with the answer, as for fine-tuning; prompt-completion: TRL's, and that of verifiers;
+    # inspect: a log of inspect_ai
+    form: Literal["messages", "prompt-completion", "inspect"] = "messages"
     only_right: bool = False  # leave out what is not right on all checks
 
     def writes(self) -> Outputs:
+        if self.form == "inspect":
+            return {"output": [json_file(self.output, "eval", "samples")]}
         begins = "messages" if self.form == "messages" else "prompt"
         return {"output": [lines(self.output, begins, "reward", "task_id")]}
 

@@ -1,17 +1,20 @@
-"""Attempts and episodes as JSON lines with conversations, which trainers and evaluation tools of others read.
+"""Attempts and episodes as conversations, which trainers and evaluation tools of others read.
 
     {"messages": [{"role": "user", ...}, {"role": "assistant", ...}], "reward": 1.0, "task_id": "68b67ca3", ...}
     {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}], "reward": 1.0, ...}
+    {"version": 2, "eval": {...}, "samples": [{"id": "68b67ca3", "epoch": 1, "scores": {"right": ...}, ...}, ...]}
 
-The first form is chat data for supervised fine-tuning; the second one, TRL's conversational form of prompts with
-completions, also has the keys that verifiers gives rollouts which it saves (`prompt`, `completion`, `reward`).
-`arc-refinery compare` reads both.
+The first form is chat data for supervised fine-tuning, in JSON lines; the second one, TRL's conversational form of
+prompts with completions, also has the keys that verifiers gives rollouts which it saves (`prompt`, `completion`,
+`reward`). The third one is a log of inspect_ai (0.3.285) in JSON, with each attempt at a task as an epoch.
+`arc-refinery compare` reads all of them.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -21,7 +24,7 @@ from arc_refinery.evaluation.sides import Side, sets_of
 from arc_refinery.files import atomic_write
 from arc_refinery.models.chat import Message
 
-Form: TypeAlias = Literal["messages", "prompt-completion"]
+Form: TypeAlias = Literal["messages", "prompt-completion", "inspect"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +41,71 @@ class Exported:
             return {"messages": [*self.prompt, *self.completion], "reward": self.score, **self.row}
         return {"prompt": self.prompt, "completion": self.completion, "reward": self.score, **self.row}
 
+    def sample(self, epoch: int) -> dict[str, Any]:
+        """A sample of a log of inspect_ai."""
+        model, answer = self.row["model"], self.completion[-1]["content"]
+        choice = {"message": {"role": "assistant", "content": answer}, "stop_reason": "stop"}
+        return {
+            "id": self.row["task_id"],
+            "epoch": epoch,
+            "input": self.prompt,
+            "target": "",
+            "messages": [*self.prompt, *self.completion],
+            "output": {"model": model, "choices": [choice], "completion": answer},
+            "scores": {"right": {"value": self.score}},
+            "metadata": self.row,
+        }
+
 
 def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, output: Path) -> int:
     """Write the attempts or episodes of a side; return their number, which is not zero."""
-    rows_of = config.part(side.experiment.kind, "report:exported")
-    rows: Iterator[Exported] = chain.from_iterable(rows_of(side, name) for name in sets_of(side, sets))
+    rows_of, names = config.part(side.experiment.kind, "report:exported"), sets_of(side, sets)
+
+    def rows() -> Iterator[Exported]:
+        return (row for name in names for row in rows_of(side, name) if row.score == 1.0 or not only_right)
+
     number = 0
     with atomic_write(output) as unfinished, unfinished.open("w") as file:
-        for row in rows:
-            if row.score == 1.0 or not only_right:
-                file.write(json.dumps(row.line(form), ensure_ascii=False) + "\n")
-                number += 1
+        lines = (f"{_json(row.line(form))}\n" for row in rows())
+        for text in _inspect_log(side, names, rows) if form == "inspect" else lines:
+            number += 1
+            file.write(text)
         if not number:
             raise InputError(f"{side.folder}: nothing to write{': no attempt is right' if only_right else ''}")
     return number
+
+
+def _inspect_log(side: Side[Any], sets: Sequence[str], rows: Callable[[], Iterator[Exported]]) -> Iterator[str]:
+    """Yield a log of inspect_ai, in as many parts as it has samples; it reads what is before them without the rest."""
+    experiment, settings = side.experiment, side.folder / "settings.json"
+    scores = [row.score for row in rows()]
+    mean = {"mean": {"name": "mean", "value": sum(scores) / max(len(scores), 1)}}
+    log = {
+        "version": 2,
+        "status": "success",
+        "eval": {
+            "created": datetime.fromtimestamp(settings.stat().st_mtime, UTC).isoformat(),
+            "task": f"{experiment.experiment}/{side.arm}" if side.arm else experiment.experiment,
+            "dataset": {"name": ", ".join(sets)},
+            "model": experiment.model.path,
+            "config": {},
+        },
+        "plan": {},
+        "results": {
+            "total_samples": len(scores),
+            "completed_samples": len(scores),
+            "scores": [{"name": "right", "scorer": "right", "metrics": mean}],
+        },
+        "stats": {},
+    }
+    epochs = Counter[str]()
+    before = f'{_json(log)[:-1]}, "samples": [\n'
+    for number, row in enumerate(rows(), 1):
+        task = row.row["task_id"]
+        epochs[task] += 1
+        yield before + _json(row.sample(epochs[task])) + (",\n" if number < len(scores) else "\n]}\n")
+        before = ""
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False)
