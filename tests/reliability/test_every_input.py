@@ -22,6 +22,7 @@ NOT_CORRUPTED = {
     "prompts refine --overlap": "as for prompts first",
     "prompts demonstrations --overlap": "as for prompts first",
     "report --configfile": "as for doctor memory",
+    "report times --results": "attempts as for compare; test_measured.py",
     "sample --lora-path": WEIGHTS,
     "sft --dataset-path": ROWS,
     "tasks overlap --messages": "as for prompts learn",

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from arc_refinery import config
-from arc_refinery.commands.flags import Command, Files
+from arc_refinery.commands.flags import Command, Files, GpuName
 from arc_refinery.commands.outputs import Writes, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
@@ -83,7 +83,7 @@ class Cost(Command):
     """
 
     configfile: Path  # config of an experiment of either kind
-    gpu: Literal["h100", "h200", "a100", "a100-40", "a6000", "l40s", "rtx4090"] = "h100"  # the card
+    gpu: GpuName = "h100"  # the card
     prompt_tokens: config.PositiveInt | None = None  # mean length of prompts; default: half of what the window leaves
     answer_tokens: config.PositiveInt | None = None  # mean length of completions; default: a third of the longest
     tasks: config.PositiveInt | None = None  # of each part or set whose size only its file tells

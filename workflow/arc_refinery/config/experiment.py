@@ -106,6 +106,7 @@ class PlannedSampling(NamedTuple):
     """What a config has sampled, for the estimate of its cost."""
 
     stage: str  # in words
+    folder: str  # of its attempts or episodes, in the experiment's results; of its jobs, in logs and benchmarks
     model: ModelConfig
     n_tasks: int | None  # or questions; None: only reading their file can tell
     n_completions: int  # per task

@@ -1,21 +1,21 @@
 """What an experiment will cost on a GPU, counted from its config before anything runs.
 
     | stage | jobs | completions | million tokens | hours on an H100 80 GB |
-    | arc-agi-1-evaluation: turn1 | 8 | 51,200 | 17.4 | 9.9 |
+    | arc-agi-1-evaluation: turn1 | 8 | 51,200 | 17.4 | 9.90 |
 
 Lengths are assumed, and so is how much of a GPU's peak is reached (sampling/gpu_time.py): read it as an order of
 magnitude.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import ceil
 
 from arc_refinery.config import Experiment, PolicyGradient
 from arc_refinery.config.experiment import PlannedSampling
 from arc_refinery.errors import InputError
-from arc_refinery.models.shape import Shape, shape_of
+from arc_refinery.models.shape import shape_of
 from arc_refinery.reporting.markdown import markdown_table
 from arc_refinery.sampling.gpu_memory import Step, steps
 from arc_refinery.sampling.gpu_time import (
@@ -59,7 +59,7 @@ class Cost:
     @property
     def row(self) -> list[object]:
         written = [f"{self.n_completions:,}", f"{self.n_tokens / 1e6:.1f}"] if self.n_completions else ["–", "–"]
-        return [self.stage, self.n_jobs, *written, "–" if self.hours is None else f"{self.hours:.1f}"]
+        return [self.stage, self.n_jobs, *written, "–" if self.hours is None else f"{self.hours:.2f}"]
 
 
 def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
@@ -71,7 +71,7 @@ def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
     sampled = [cost for cost in costs if cost.is_sampling]
     n_completions, n_tokens = (sum(getattr(cost, name) for cost in sampled) for name in ("n_completions", "n_tokens"))
     header = ["stage", "jobs", "completions", "million tokens", f"hours on an {gpu.name}"]
-    total = ["all", sum(cost.n_jobs for cost in costs), "", "", f"{sum(cost.hours or 0 for cost in counted):.1f}"]
+    total = ["all", sum(cost.n_jobs for cost in costs), "", "", f"{sum(cost.hours or 0 for cost in counted):.2f}"]
     blocks = [f"# {experiment.experiment}: cost", markdown_table(header, [*(cost.row for cost in costs), total])]
     if n_completions:
         disk = n_completions * PER_ATTEMPT + n_tokens * PER_TOKEN
@@ -84,21 +84,20 @@ def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
 
 def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterator[Cost]:
     for planned in experiment.planned_sampling:
-        shape = shape_of(planned.model.path)
         stage = f"{planned.stage}, at most" if planned.is_most else planned.stage
         if n_tasks := planned.n_tasks or assumed.n_tasks:
-            yield _sampling(stage, planned, n_tasks, shape, gpu, assumed)
+            yield replace(sampling_cost(planned, n_tasks, gpu, assumed), stage=stage)
         else:
             yield Cost(stage, planned.n_jobs, 0, 0, None)
 
 
-def _sampling(stage: str, planned: PlannedSampling, n_tasks: int, shape: Shape, gpu: Gpu, assumed: Assumed) -> Cost:
+def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Assumed) -> Cost:
     prompt = assumed.prompt or max(1, (planned.model.window - planned.longest) // 2)
     mean = assumed.answer or ceil(planned.longest * TYPICAL)
-    of_job = ceil(n_tasks / planned.n_jobs)
+    of_job, shape = ceil(n_tasks / planned.n_jobs), shape_of(planned.model.path)
     of_one = START + sampling_seconds(shape, gpu, of_job, prompt, of_job * planned.n_completions, mean)
-    n_completions, n_gpus = n_tasks * planned.n_completions, planned.model.tensor_parallel_size
-    return Cost(stage, planned.n_jobs, n_completions, n_completions * mean, n_gpus * planned.n_jobs * of_one / HOUR)
+    n_completions, n_gpus = n_tasks * planned.n_completions, planned.n_jobs * planned.model.tensor_parallel_size
+    return Cost(planned.stage, planned.n_jobs, n_completions, n_completions * mean, n_gpus * of_one / HOUR)
 
 
 def _training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:
@@ -112,16 +111,22 @@ def _training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:
 
 
 def _training(step: Step, gpu: Gpu, n_tunings: int) -> Cost:
-    settings, longest = step.settings, step.length - step.n_scored
-    n_jobs = 1 if isinstance(settings, PolicyGradient) else max(1, n_tunings)
+    settings, n_jobs, n_gpus = step.settings, 1, 1
     if isinstance(settings, PolicyGradient):
-        of_one = sum(seconds(step, settings, gpu, longest // 2, lengths(step.n_rows, step.n_scored)))
         n_gpus = settings.n_training_processes + settings.sampler_gpus
     else:
-        of_one, n_gpus = tuning_seconds(step, gpu, step.length // 2), 1
+        n_jobs = max(1, n_tunings)
     n_steps = settings.max_steps if settings.max_steps > 0 else STEPS
     stage = f"{step.job}, {n_steps:,} steps{'' if settings.max_steps > 0 else ' (its rows decide how many)'}"
-    return Cost(stage, n_jobs, 0, 0, n_jobs * n_gpus * n_steps * of_one / HOUR, is_sampling=False)
+    return Cost(stage, n_jobs, 0, 0, n_jobs * n_gpus * n_steps * step_seconds(step, gpu) / HOUR, is_sampling=False)
+
+
+def step_seconds(step: Step, gpu: Gpu) -> float:
+    """Count the seconds of a step of a training, for half of the longest prompt and completions of typical lengths."""
+    if isinstance(step.settings, PolicyGradient):
+        prompt, completions = (step.length - step.n_scored) // 2, lengths(step.n_rows, step.n_scored)
+        return sum(seconds(step, step.settings, gpu, prompt, completions))
+    return tuning_seconds(step, gpu, step.length // 2)
 
 
 def _assumptions(assumed: Assumed) -> str:

@@ -39,14 +39,15 @@ def stages_table(benchmarks: Path) -> pd.DataFrame:
     paths = sorted(benchmarks.rglob("*.tsv"))
     if not paths:
         raise InputError(f"{benchmarks}: holds no *.tsv file; expected the logs/<experiment>/benchmarks of a run")
-    jobs = pd.concat([_read(path).assign(stage=stage(path.relative_to(benchmarks))) for path in paths])
+    jobs = pd.concat([read_benchmark(path).assign(stage=stage(path.relative_to(benchmarks))) for path in paths])
     groups = jobs.groupby("stage")
     sums = groups[["s", "cpu_time"]].sum(min_count=1)
     table = pd.DataFrame({"jobs": groups.size(), **sums, "max_rss": groups["max_rss"].max()})
     return table.loc[sorted(table.index, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name))]
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_benchmark(path: Path) -> pd.DataFrame:
+    """Return the columns `COLUMNS` of a job's file, whose row is one run of it."""
     expected = "expected a file of Snakemake's `benchmark:`; remove it"
     check_regular(path)
     try:

@@ -118,7 +118,13 @@ class Refining(Compared[Arm]):
         per_part = self.parts.tasks_per_part if self.parts else None
         planned = [
             PlannedSampling(
-                f"{name}: first turn", model, per_part, own.n_predictions, own.max_output_tokens, self.n_shards(name)
+                f"{name}: first turn",
+                f"{name}/turn1",
+                model,
+                per_part,
+                own.n_predictions,
+                own.max_output_tokens,
+                self.n_shards(name),
             )
             for name in self.refined_for_training
             if name in self.part_names
@@ -129,9 +135,9 @@ class Refining(Compared[Arm]):
                 turn = arm.turns[number - 1]
                 n = self.first_turn_predictions(task_set.name, branch) if number == 1 else turn.n_predictions
                 size, jobs = task_set.expected_size, self.n_shards(task_set.name)
-                stage = f"{task_set.name}: {branch}"
+                stage, folder = f"{task_set.name}: {branch}", f"{task_set.name}/{branch}"
                 limit = own.max_output_tokens
-                planned.append(PlannedSampling(stage, self.model_of(turn), size, n, limit, jobs, number > 1))
+                planned.append(PlannedSampling(stage, folder, self.model_of(turn), size, n, limit, jobs, number > 1))
         return planned
 
     @property
