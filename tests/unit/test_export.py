@@ -7,13 +7,18 @@ from typing import Any
 import handmade
 import handmade_episodes
 import pytest
+from checkout import ROOT
+from factories import make_demonstration
 from messages import Wording
 from trl.data_utils import is_conversational
 
-from arc_refinery import cli
+from arc_refinery import cli, records
+from arc_refinery.config import load_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
 from arc_refinery.evaluation.sides import side
+from arc_refinery.records import Demonstration
+from arc_refinery.records.tool_use import Conversation, Segment
 
 ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "SSww", "b": "wwww"}, "second-turn2": {"b": "Sw"}}
@@ -103,6 +108,31 @@ def test_episodes_keep_every_message_and_their_rewards(tmp_path: Path):
     assert any(message["role"] == "tool" for row in rows for message in row["messages"])
     assert all(is_conversational(row) for row in rows)
     assert len(rows) == len({(row["repetition"], row["id"]) for row in rows})
+
+
+@pytest.mark.parametrize("name", ["code-repair", "tool-use-demo"])
+def test_texts_of_supervised_training_are_prompt_and_completion(name: str, tmp_path: Path, wording: Wording):
+    experiment = load_experiment(ROOT / f"config/{name}.yaml")
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
+    with pytest.raises(InputError) as error:
+        export(str(folder), "--training", output=tmp_path / "texts.jsonl")
+    wording(error.value)
+    answer = [("<call>", True), ("4", False), ("it is 4", True)]
+    segments = tuple(Segment(*segment) for segment in [("system", False), ("2 + 2?", False), *answer])
+    if name == "code-repair":
+        records.write(folder / "part1/training/demonstrations.parquet", Demonstration, [make_demonstration()], 0, {})
+    else:
+        conversations = [Conversation("q", segments, 1)]
+        records.write(folder / "training/conversations.parquet", Conversation, conversations, 0, {})
+    (row,) = export(str(folder), "--training", output=tmp_path / "texts.jsonl")
+    if name == "code-repair":
+        assert (row["prompt"], row["completion"]) == ("<|user|>task t<|assistant|>", "a program")
+        assert (row["task_id"], row["turn"], row["target"]) == ("t", 2, "source")
+    else:
+        assert (row["prompt"], row["completion"]) == ("system2 + 2?", "<call>4it is 4")
+        assert [(segment["text"], segment["is_sampled"]) for segment in row["segments"]] == answer
 
 
 def test_a_set_that_is_not_there_is_refused(results: Path, tmp_path: Path, wording: Wording):

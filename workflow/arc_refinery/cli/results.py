@@ -196,12 +196,13 @@ class ShowSamples(Command):
 
 
 class Export(Command):
-    """Write attempts or episodes as conversations, for trainers and evaluation tools of others.
+    """Write attempts, episodes or texts of training as conversations, for trainers and evaluation tools of others.
 
     Examples:
         arc-refinery report export results/demo:refine-trained --only-right --output mine/chats.jsonl
         arc-refinery report export results/demo --form prompt-completion --output mine/rollouts.jsonl
         arc-refinery report export results/demo:refine-trained --form inspect --output mine/log.json
+        arc-refinery report export results/tool-use-demo --training --output mine/texts.jsonl
     """
 
     side: Annotated[config.Line, Positional]  # folder of results, or <folder>:<arm>; default: all arms
@@ -211,8 +212,11 @@ class Export(Command):
     # inspect: a log of inspect_ai
     form: Literal["messages", "prompt-completion", "inspect"] = "messages"
     only_right: bool = False  # leave out what is not right on all checks
+    training: bool = False  # instead, the texts of supervised training, as prompt and completion
 
     def writes(self) -> Outputs:
+        if self.training:
+            return {"output": [lines(self.output, "prompt", "completion", "task_id")]}
         if self.form == "inspect":
             return {"output": [json_file(self.output, "eval", "samples")]}
         begins = "messages" if self.form == "messages" else "prompt"
@@ -220,8 +224,11 @@ class Export(Command):
 
     def run(self) -> None:
         from arc_refinery.evaluation.sides import side
-        from arc_refinery.reporting.export import export
+        from arc_refinery.reporting.export import export, export_training
 
+        if self.training:
+            print(f"{self.output}: {export_training(side(self.side), self.output):,} texts")
+            return
         number = export(side(self.side), self.set, self.form, self.only_right, self.output)
         print(f"{self.output}: {number:,} conversations")
 

@@ -8,21 +8,30 @@ The first form is chat data for supervised fine-tuning, in JSON lines; the secon
 prompts with completions, also has the keys that verifiers gives rollouts which it saves (`prompt`, `completion`,
 `reward`). The third one is a log of inspect_ai (0.3.285) in JSON, with each attempt at a task as an epoch.
 `arc-refinery compare` reads all of them.
+
+Texts of supervised training are as the model reads them, special tokens included (TRL's standard form):
+
+    {"prompt": "<|im_start|>user\\n...", "completion": "```python\\n...", "task_id": "68b67ca3", "turn": 2, ...}
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from arc_refinery import config
+from arc_refinery import config, records
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Side, sets_of
 from arc_refinery.files import atomic_write
 from arc_refinery.models.chat import Message
+from arc_refinery.records import Demonstration
+from arc_refinery.records.tool_use import Conversation
+
+TEXTS: dict[str, Any] = {record.KIND: record for record in (Demonstration, Conversation)}
 
 Form: TypeAlias = Literal["messages", "prompt-completion", "inspect"]
 
@@ -73,6 +82,36 @@ def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, o
         if not number:
             raise InputError(f"{side.folder}: nothing to write{': no attempt is right' if only_right else ''}")
     return number
+
+
+def export_training(side: Side[Any], output: Path) -> int:
+    """Write the texts of an experiment's supervised training; return their number."""
+    wanted = config.part(side.experiment.kind, "inputs:sft_inputs")(side.experiment)["data"]
+    paths = [side.folder / path.removeprefix("<results>/") for path in wanted]
+    if missing := [path for path in paths if not path.is_file()] or ([] if paths else [side.folder / "training"]):
+        raise InputError(f"{missing[0]}: does not exist; the experiment has no training.sft, or did not get so far")
+    number = 0
+    with atomic_write(output) as unfinished, unfinished.open("w") as file:
+        for path in paths:
+            for text in records.read(path, TEXTS[records.kind_of(path)]):
+                number += 1
+                file.write(_json(_training_line(text)) + "\n")
+    return number
+
+
+def _training_line(text: Demonstration | Conversation) -> dict[str, Any]:
+    if isinstance(text, Demonstration):
+        row = asdict(text)
+        return {"prompt": row.pop("text"), "completion": row.pop("completion"), **row}
+    prompt = list(takewhile(lambda segment: not segment.is_sampled, text.segments))
+    rest = text.segments[len(prompt) :]  # what the tools answered carries no loss
+    return {
+        "prompt": "".join(segment.text for segment in prompt),
+        "completion": "".join(segment.text for segment in rest),
+        "segments": [asdict(segment) for segment in rest],
+        "task_id": text.question_id,
+        "n_calls": text.n_calls,
+    }
 
 
 def _inspect_log(side: Side[Any], sets: Sequence[str], rows: Callable[[], Iterator[Exported]]) -> Iterator[str]:
