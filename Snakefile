@@ -84,6 +84,11 @@ include: "rules/pretrain.smk"  # the embedded models; not a part of any experime
 include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end
 
 
+if not workflow.storage_settings.shared_fs_usage:
+
+    include: "rules/transfer.smk"  # jobs on machines that do not see this folder
+
+
 rule all:
     default_target: True
     input:

@@ -165,15 +165,18 @@ class Pool:
         wait_until(self._is_ready, 60, lambda: f"the pool is not ready; {self.folder}/log says why: {self.log_tail()}")
 
     @contextmanager
-    def second_machine(self) -> Iterator[None]:
-        """Have another machine in the pool, as large as the first and with the same cards on paper."""
+    def second_machine(self, hidden: Path | None = None) -> Iterator[None]:
+        """Have another machine in the pool, as large as the first and with the same cards on paper.
+
+        `hidden` is a folder that it does not see.
+        """
         folder = self.folder / "second"
         for name in ("log", "execute", "lock", "run"):
             (folder / name).mkdir(parents=True)
         (folder / "execute").chmod(0o755)
         content = (self.folder / "condor_config").read_text()
         (folder / "condor_config").write_text(content + _SECOND.format(folder=folder))
-        master = self._launch(folder)
+        master = self._launch(folder, hidden)
         try:
             wait_until(
                 lambda: len(set(self.client("condor_status", "-af", "Machine").split())) == 2,
@@ -215,7 +218,7 @@ class Pool:
         logs = [self.folder / "master.out", *sorted((self.folder / "log").glob("*Log"))]
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-500:]}" for path in logs if path.exists())
 
-    def _launch(self, folder: Path) -> subprocess.Popen[bytes]:
+    def _launch(self, folder: Path, hidden: Path | None = None) -> subprocess.Popen[bytes]:
         """Start the daemons that the configuration in a folder names."""
         command = [str(self.software / "usr/sbin/condor_master"), "-f"]
         if os.geteuid() == 0:
@@ -223,6 +226,9 @@ class Pool:
             # of an ordinary user, and what jobs write is root's outside.
             ids = [f"--map-user={_DAEMON}", f"--map-group={_DAEMON}"]
             command = ["unshare", "--user", *ids, *command]
+        if hidden:  # an empty file system in its place
+            cover = 'mount --make-rprivate / && mount -t tmpfs none "$0" && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", cover, str(hidden), *command]
         with (folder / "master.out").open("wb") as out:
             return subprocess.Popen(
                 command,

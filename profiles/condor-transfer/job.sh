@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# HTCondor starts this in an empty folder, to which it has copied what the job reads. Its arguments are those of
+# `python -m snakemake`, for one rule. Two variables of the submitting shell change which Python that is, as in
+# profiles/condor/job.sh: paths on the job's machine, or files below this folder, which are copied, too.
+set -eu
+
+attribute() { sed -n "s/^$1 = \"\(.*\)\"$/\1/p" "$_CONDOR_JOB_AD" | tr ',' '\n' | sed 's/^ *//'; }
+outputs=$(attribute TransferOutput)
+folders=$(attribute TransferFolders)
+
+# HTCondor keeps a job whose outputs are missing, also one that failed or was evicted: what is missing is put there, and
+# taken away again where the job continues.
+for path in $outputs; do
+  if [ -f "$path" ] && [ ! -s "$path" ]; then rm "$path"; fi
+  if [ -d "$path" ]; then rmdir --ignore-fail-on-non-empty "$path"; fi
+done
+fill() {
+  for path in $outputs; do
+    [ -e "$path" ] && continue
+    if grep -qxF -- "$path" <<< "$folders"; then mkdir -p "$path"; else mkdir -p "$(dirname "$path")"; : > "$path"; fi
+  done
+}
+
+python=(python)
+if [ -n "${ARC_REFINERY_IMAGE:-}" ]; then
+  python=(apptainer exec --nv --bind "$PWD" --pwd "$PWD" "$ARC_REFINERY_IMAGE" python)
+elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
+  mkdir environment
+  tar -xf "$ARC_REFINERY_ENVIRONMENT" -C environment
+  python=("$PWD/environment/bin/python")
+fi
+export PYTHONPATH="$PWD/workflow"
+
+# All that Snakemake has started is asked to end, too; sampling and training resume wherever the job starts next.
+set -m
+"${python[@]}" -m snakemake "$@" &
+job=$!
+trap 'kill -TERM -- -$job' TERM
+while kill -0 $job 2> /dev/null; do
+  wait $job || true # the signal ends it too
+done
+status=0
+wait $job || status=$?
+fill
+exit $status

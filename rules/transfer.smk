@@ -1,0 +1,43 @@
+# Pools without a shared file system (profiles/condor-transfer): what HTCondor takes along with a job and brings back, in
+# addition to its inputs and outputs. A job starts in an empty folder of its machine.
+from snakemake.io import is_flagged
+from snakemake.resources import Resource
+
+from arc_refinery.config.layers import Layers
+from arc_refinery.sampling.shard import progress_path
+
+
+def code_and_config() -> str:
+    """The code, the config with its bases and the files that it names; absolute paths are expected on the machine."""
+    named = [file.path for file in experiment.files_named()] + [code.path for _, code, _ in experiment.own_functions]
+    environment = filter(None, map(os.environ.get, ["ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"]))
+    bases = Layers.of(config, config_origin()).files[1:]
+    paths = {"rules", "workflow", "config", *bases, *map(str, named), *environment}
+    return ", ".join(sorted(path for path in paths if not path.startswith(("/", "workflow/", "config/"))))
+
+
+def folders(rule, wildcards) -> list[str]:
+    """Outputs that are folders, and the checkpoints of a training."""
+    outputs = [path for path in rule.expand_output(wildcards)[0] if is_flagged(path, "directory")]
+    return [*outputs, *(f"{path}.checkpoints" for path in outputs if "/adapters/" in path)]
+
+
+def also_written(rule):
+    """A function of wildcards: logs, benchmark, and what sampling and training continue from after an eviction."""
+
+    def paths(wildcards):
+        shards = [path for path in rule.expand_output(wildcards)[0] if "shard" in rule.wildcard_names]
+        written = [*rule.expand_log(wildcards), rule.expand_benchmark(wildcards), *folders(rule, wildcards)]
+        return ", ".join(map(str, filter(None, [*written, *(progress_path(Path(path)) for path in shards)])))
+
+    return paths
+
+
+for job_rule in workflow.rules:
+    resources_of_transfer = {
+        "htcondor_transfer_input_files": code_and_config(),
+        "htcondor_transfer_output_files": also_written(job_rule),
+        "classad_TransferFolders": lambda wildcards, rule=job_rule: ",".join(folders(rule, wildcards)),
+    }
+    for name, value in resources_of_transfer.items():
+        job_rule.resources[name] = Resource(name, value)

@@ -1,0 +1,97 @@
+"""`profiles/condor-transfer`: jobs on a machine that does not see the folder of the run."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checkout import Checkout, copy, n_attempts
+
+from cluster.conftest import prepare
+from cluster.pool import Pool, wait_until
+from cluster.runs import LOG, LONG, SHARD, Run
+from cluster.test_eviction import n_resumed, vacate
+from cluster.test_profile import digests, reduce
+
+pytestmark = [
+    pytest.mark.pool,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can hide a folder from a machine of the pool"),
+]
+
+PROFILE = "profiles/condor-transfer"
+ELSEWHERE = {kind: {"requirements": 'Machine == "127-0-0-2.local"'} for kind in ("cpu", "sample", "train")}
+
+
+def elsewhere(config: dict[str, Any]) -> None:
+    config["resources"] = {**config.get("resources", {}), **ELSEWHERE}
+
+
+def logs(checkout: Checkout) -> set[str]:
+    return {str(path.relative_to(checkout.folder)) for path in checkout.folder.glob("logs/small/**/*.*")}
+
+
+@pytest.fixture
+def far(pool: Pool, tmp_path: Path) -> Iterator[Path]:
+    """A folder that the machine of the jobs does not see."""
+    folder = tmp_path / "far"
+    folder.mkdir()
+    with pool.second_machine(hidden=folder):
+        yield folder
+
+
+def test_a_whole_run_ends_as_a_local_one(far: Path, tmp_path: Path, condor: Callable[..., Run], pool: Pool):
+    remote, local = copy(far), copy(tmp_path / "local")
+    config = remote.change(lambda content: (reduce(content), elsewhere(content)))
+    local.change(lambda content: (reduce(content), elsewhere(content)))
+    run = condor(remote, "--quiet", "rules", "--", "all", config=config, profile=PROFILE)
+    done = local.snakemake("--cores", "1", "--quiet", "rules", "--configfile", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert run.end(900) == 0, run.explain()
+    here, there = (digests(checkout.folder / "results") for checkout in (local, remote))
+    differ = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
+    assert {Path(name).name for name in differ} <= {"registered.jsonl"}  # it has the time
+    names = [
+        {str(path.relative_to(each.folder)) for path in each.folder.glob("logs/small/**/*.*")}
+        for each in (local, remote)
+    ]
+    assert names[0] <= names[1]
+
+
+def test_an_evicted_job_continues(far: Path, condor: Callable[..., Run], pool: Pool):
+    checkout = prepare(far, 120)
+    config = checkout.change(elsewhere, LONG)
+    run = condor(checkout, "--", SHARD, config=config, profile=PROFILE)
+    number = run.job("sample", status=2)["ClusterId"]
+    execute = pool.folder / "second/execute"
+    wait_until(
+        lambda: sum(map(n_attempts, execute.glob("*/results/small/part1/turn1/attempts/.progress/*"))) >= 60,
+        90,
+        run.explain,
+    )
+    vacate(run, number)
+    assert run.end() == 0, run.explain()
+    assert n_resumed(checkout.folder / LOG) >= 60
+    shard = (checkout.folder / SHARD).read_bytes()
+    (checkout.folder / SHARD).unlink()
+    done = checkout.snakemake("--cores", "1", SHARD, "--configfile", LONG)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (checkout.folder / SHARD).read_bytes() == shard
+
+
+def test_a_job_that_fails_ends_the_run_with_its_reason(far: Path, condor: Callable[..., Run]):
+    checkout = prepare(far, 20)
+    prompts = checkout.folder / "results/small/part1/turn1/prompts.parquet"
+    prompts.write_bytes(b"no table")
+    run = condor(
+        checkout,
+        "--set-resources",
+        "sample:max_retries=0",
+        "--",
+        SHARD,
+        config=checkout.change(elsewhere, LONG),
+        profile=PROFILE,
+    )
+    assert run.end() == 1, run.explain()
+    assert "prompts.parquet: " in run.text and "held" not in run.text
+    assert not (checkout.folder / SHARD).exists()
