@@ -10,7 +10,7 @@ from checkout import Checkout, copy, n_attempts
 
 from cluster.conftest import prepare
 from cluster.pool import Pool, wait_until
-from cluster.runs import LOG, LONG, SHARD, Run
+from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
 from cluster.test_eviction import n_resumed, vacate
 from cluster.test_profile import digests, reduce
 
@@ -23,8 +23,13 @@ PROFILE = "profiles/condor-transfer"
 ELSEWHERE = {kind: {"requirements": 'Machine == "127-0-0-2.local"'} for kind in ("cpu", "sample", "train")}
 
 
-def elsewhere(config: dict[str, Any]) -> None:
-    config["resources"] = {**config.get("resources", {}), **ELSEWHERE}
+def elsewhere(content: dict[str, Any]) -> None:
+    content["resources"] = {**content.get("resources", {}), **ELSEWHERE}
+
+
+def reduce_elsewhere(content: dict[str, Any]) -> None:
+    reduce(content)
+    elsewhere(content)
 
 
 def logs(checkout: Checkout) -> set[str]:
@@ -42,8 +47,8 @@ def far(pool: Pool, tmp_path: Path) -> Iterator[Path]:
 
 def test_a_whole_run_ends_as_a_local_one(far: Path, tmp_path: Path, condor: Callable[..., Run], pool: Pool):
     remote, local = copy(far), copy(tmp_path / "local")
-    config = remote.change(lambda content: (reduce(content), elsewhere(content)))
-    local.change(lambda content: (reduce(content), elsewhere(content)))
+    config = remote.change(reduce_elsewhere)
+    local.change(reduce_elsewhere)
     run = condor(remote, "--quiet", "rules", "--", "all", config=config, profile=PROFILE)
     done = local.snakemake("--cores", "1", "--quiet", "rules", "--configfile", config)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -51,11 +56,7 @@ def test_a_whole_run_ends_as_a_local_one(far: Path, tmp_path: Path, condor: Call
     here, there = (digests(checkout.folder / "results") for checkout in (local, remote))
     differ = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
     assert {Path(name).name for name in differ} <= {"registered.jsonl"}  # it has the time
-    names = [
-        {str(path.relative_to(each.folder)) for path in each.folder.glob("logs/small/**/*.*")}
-        for each in (local, remote)
-    ]
-    assert names[0] <= names[1]
+    assert logs(local) <= logs(remote)
 
 
 def test_an_evicted_job_continues(far: Path, condor: Callable[..., Run], pool: Pool):
@@ -63,12 +64,8 @@ def test_an_evicted_job_continues(far: Path, condor: Callable[..., Run], pool: P
     config = checkout.change(elsewhere, LONG)
     run = condor(checkout, "--", SHARD, config=config, profile=PROFILE)
     number = run.job("sample", status=2)["ClusterId"]
-    execute = pool.folder / "second/execute"
-    wait_until(
-        lambda: sum(map(n_attempts, execute.glob("*/results/small/part1/turn1/attempts/.progress/*"))) >= 60,
-        90,
-        run.explain,
-    )
+    progress = f"second/execute/*/{PROGRESS}"
+    wait_until(lambda: sum(map(n_attempts, pool.folder.glob(progress))) >= 60, 90, run.explain)
     vacate(run, number)
     assert run.end() == 0, run.explain()
     assert n_resumed(checkout.folder / LOG) >= 60
@@ -77,6 +74,29 @@ def test_an_evicted_job_continues(far: Path, condor: Callable[..., Run], pool: P
     done = checkout.snakemake("--cores", "1", SHARD, "--configfile", LONG)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (checkout.folder / SHARD).read_bytes() == shard
+
+
+def train_longer(content: dict[str, Any]) -> None:
+    reduce_elsewhere(content)
+    del content["training"]["sft"]
+    content["training"]["grpo"] |= {"max_steps": 60, "save_steps": 5, "epochs": 100}
+
+
+def test_an_evicted_training_continues(far: Path, tmp_path: Path, condor: Callable[..., Run], pool: Pool):
+    remote, local = copy(far), copy(tmp_path / "local")
+    config = remote.change(train_longer)
+    local.change(train_longer)
+    adapter = "results/small/adapters/trained"
+    run = condor(remote, "--", adapter, config=config, profile=PROFILE)
+    number = run.job("train", status=2)["ClusterId"]
+    checkpoint = f"second/execute/*/{adapter}.checkpoints/checkpoint-10"
+    wait_until(lambda: any(pool.folder.glob(checkpoint)), 120, run.explain)
+    vacate(run, number)
+    assert run.end() == 0, run.explain()
+    assert "resumes from this checkpoint" in (remote.folder / "logs/small/adapters/trained.log").read_text()
+    done = local.snakemake("--cores", "1", adapter, "--configfile", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert digests(remote.folder / adapter) == digests(local.folder / adapter)
 
 
 def test_a_job_that_fails_ends_the_run_with_its_reason(far: Path, condor: Callable[..., Run]):

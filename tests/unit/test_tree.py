@@ -11,8 +11,8 @@ from checkout import ROOT
 
 SUFFIXES = {".css", ".csv", ".jinja", ".json", ".md", ".png", ".py", ".rst", ".safetensors", ".sh", ".smk", ".toml"}
 SUFFIXES |= {".jsonl", ".svg", ".txt", ".yaml", ".yml"}
-NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "tests/cluster/install-htcondor"}
-NAMES |= {"CITATION.cff", "envs/condor-warning.pth", "workflow/Snakefile"}
+NAMES = {".gitignore", ".ci/run", "LICENSE", "Makefile", "Snakefile", "condor", "condor-transfer"}
+NAMES |= {"tests/cluster/install-htcondor", "CITATION.cff", "envs/condor-warning.pth", "workflow/Snakefile"}
 NAMES |= {".dockerignore", "containers/Dockerfile", "containers/arc-refinery.def"}
 
 

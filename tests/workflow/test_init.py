@@ -68,7 +68,8 @@ def test_a_project_of_the_installed_package_plans_and_runs_what_a_checkout_does(
     project = tmp_path / "project"
     module = run(str(environment / "python"), "-c", "import arc_refinery; print(arc_refinery.__file__)")
     assert not Path(module).is_relative_to(ROOT)
-    assert (project / "condor/job.sh").stat().st_mode & 0o111  # HTCondor runs it
+    for name in ("condor", "condor-transfer"):
+        assert (project / name / "job.sh").stat().st_mode & 0o111  # HTCondor runs it
     assert (project / "envs/cpu.txt").exists()  # the doctor compares with it
     snakemake = [str(environment / "python"), "-m", "snakemake", "--configfile", "config/quick.yaml"]
     planned = run(*snakemake, "--dry-run", folder=project)

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 PARTS = ("Snakefile", "config", "envs", "examples", "profiles", "rules", "workflow/models", "workflow/report")
-LINKS = {"condor": "profiles/condor"}  # so that `--profile condor` finds it
+LINKS = {name: f"profiles/{name}" for name in ("condor", "condor-transfer")}  # so that `--profile condor` finds it
 
 
 def project_files() -> Path:
