@@ -4,7 +4,10 @@ from snakemake.io import is_flagged
 from snakemake.resources import Resource
 
 from arc_refinery.config.layers import Layers
+from arc_refinery.reporting.provenance import COMMIT, commit
 from arc_refinery.sampling.shard import progress_path
+
+os.environ[COMMIT] = commit()  # the profile lets it reach jobs, which have the code without its history
 
 
 def code_and_config() -> str:
@@ -17,9 +20,11 @@ def code_and_config() -> str:
 
 
 def folders(rule, wildcards) -> list[str]:
-    """Outputs that are folders, and the checkpoints of a training."""
+    """Outputs that are folders; of a training also checkpoints and TensorBoard's."""
     outputs = [path for path in rule.expand_output(wildcards)[0] if is_flagged(path, "directory")]
-    return [*outputs, *(f"{path}.checkpoints" for path in outputs if "/adapters/" in path)]
+    if not any("/adapters/" in path for path in outputs):
+        return outputs
+    return [*outputs, f"{outputs[0]}.checkpoints", f"{rule.expand_log(wildcards).log}.tensorboard"]
 
 
 def also_written(rule):

@@ -5,6 +5,7 @@ settings    model: {path: workflow/models/tiny, window: 1024}
 """
 
 import json
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +21,7 @@ from arc_refinery.models.hub import fetched_folder, readable_size, record_of
 from arc_refinery.reporting.markdown import markdown_table
 
 NO_RESULT = {"experiment", "compare", "resources", "shards_per_grading_job"}  # settings that do not affect results
+COMMIT = "ARC_REFINERY_COMMIT"  # variable of the environment
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 
 
@@ -52,7 +54,7 @@ def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[i
     return [
         "## How to reproduce",
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
-        f"with the code of commit {_commit()}, seeds: {named}. That file holds every key of the configuration. "
+        f"with the code of commit {commit()}, seeds: {named}. That file holds every key of the configuration. "
         f"[Time and memory of the stages](../logs/{name}/machine-time.md), as measured by Snakemake.",
         markdown_table(["package", "version"], _versions(PACKAGES)),
         *_downloads(experiment, folder),
@@ -85,8 +87,13 @@ def _versions(packages: Sequence[str]) -> list[list[str]]:
     return rows
 
 
-def _commit() -> str:
-    """Return the commit of the checkout that this code runs from, marked if it has uncommitted changes."""
+def commit() -> str:
+    """Return the commit of the checkout that this code runs from, marked if it has uncommitted changes.
+
+    A job that only has a copy of the code is given the commit in `COMMIT`.
+    """
+    if known := os.environ.get(COMMIT):
+        return known
     state = "--dirty=, with uncommitted changes"
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", state, "--abbrev=12"]
     try:
