@@ -12,10 +12,12 @@ os.environ[COMMIT] = commit()  # the profile lets it reach jobs, which have the 
 
 def code_and_config() -> str:
     """The code, the config with its bases and the files that it names; absolute paths are expected on the machine."""
-    named = [file.path for file in experiment.files_named()] + [code.path for _, code, _ in experiment.own_functions]
+    models = [model.path for model in (experiment.model, *experiment.samplers.values()) if not model.download]
+    named = [file.path for file in experiment.files_named() if file.key != "model.path"]
+    functions = [code.path for _, code, _ in experiment.own_functions]
     environment = filter(None, map(os.environ.get, ["ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"]))
     bases = Layers.of(config, config_origin()).files[1:]
-    paths = {"rules", "workflow", "config", *bases, *map(str, named), *environment}
+    paths = {"rules", "workflow", "config", *bases, *models, *map(str, [*named, *functions]), *environment} - {"."}
     return ", ".join(sorted(path for path in paths if not path.startswith(("/", "workflow/", "config/"))))
 
 

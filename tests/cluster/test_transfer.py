@@ -1,6 +1,7 @@
 """`profiles/condor-transfer`: jobs on a machine that does not see the folder of the run."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,17 @@ def far(pool: Pool, tmp_path: Path) -> Iterator[Path]:
 def test_a_whole_run_ends_as_a_local_one(
     base: str, change: Change, far: Path, tmp_path: Path, condor: Callable[..., Run]
 ):
-    """So each rule declares what it reads: nothing else is there."""
+    """So each rule declares what it reads: nothing else is there. The model is a folder of the user's."""
 
     def changed(content: dict[str, Any]) -> None:
         change(content)
         elsewhere(content)
+        content["model"]["path"] = "mine/model"
 
     remote, local = copy(far), copy(tmp_path / "local")
+    for checkout in (remote, local):
+        model = {SMALL: "tiny", TOOLS: "tiny-tools"}[base]
+        shutil.copytree(checkout.folder / "workflow/models" / model, checkout.folder / "mine/model")
     config = remote.change(changed, base)
     local.change(changed, base)
     run = condor(remote, "--quiet", "rules", "--", "all", config=config, profile=PROFILE)
