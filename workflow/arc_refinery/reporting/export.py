@@ -93,7 +93,7 @@ def export_training(side: Side[Any], output: Path) -> int:
     number = 0
     with atomic_write(output) as unfinished, unfinished.open("w") as file:
         for path in paths:
-            for text in records.read(path, TEXTS[records.kind_of(path)]):
+            for text in records.read(path, TEXTS.get(records.kind_of(path), Demonstration)):
                 number += 1
                 file.write(_json(_training_line(text)) + "\n")
     return number
