@@ -113,7 +113,7 @@ def _training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:
 def _training(step: Step, gpu: Gpu, n_tunings: int) -> Cost:
     settings, n_jobs, n_gpus = step.settings, 1, 1
     if isinstance(settings, PolicyGradient):
-        n_gpus = settings.n_training_processes + settings.sampler_gpus
+        n_gpus = settings.n_training_processes + settings.n_server_gpus
     else:
         n_jobs = max(1, n_tunings)
     n_steps = settings.max_steps if settings.max_steps > 0 else STEPS

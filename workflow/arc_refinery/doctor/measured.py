@@ -64,6 +64,8 @@ def _sampled(planned: PlannedSampling, results: Path, logs: Path, gpu: Gpu | Non
     record = Attempt if files[0].parent.name == "attempts" else Episode
     tables = [records.columns(path, record, ["n_prompt_tokens", "n_tokens"]) for path in files]
     rows = pa.concat_tables(tables).to_pandas()
+    if rows.empty:  # nothing was left to refine
+        return []
     took = sum(read_benchmark(path)["s"].sum() for path in times)
     prompt, answer = rows["n_prompt_tokens"].mean(), rows["n_tokens"].mean()
     row = [planned.stage, len(times), f"{len(rows):,}", f"{prompt:,.0f}", f"{answer:,.0f}"]
