@@ -40,9 +40,11 @@ def also_written(rule):
     return paths
 
 
+GOES_ALONG = code_and_config()
+
 for job_rule in workflow.rules:
     resources_of_transfer = {
-        "htcondor_transfer_input_files": code_and_config(),
+        "htcondor_transfer_input_files": GOES_ALONG,
         "htcondor_transfer_output_files": also_written(job_rule),
         "classad_TransferFolders": lambda wildcards, rule=job_rule: ",".join(folders(rule, wildcards)),
     }

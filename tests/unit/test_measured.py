@@ -1,4 +1,4 @@
-"""What a run took beside what was counted for it."""
+"""Measured time of a run beside the count."""
 
 import json
 from pathlib import Path

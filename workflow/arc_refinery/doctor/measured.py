@@ -1,4 +1,4 @@
-"""What sampling and training took, beside what `doctor cost` counts.
+"""Time of sampling and training as it was measured, beside the count of `doctor cost`.
 
     | sampled | jobs | completions | prompt | tokens each | tokens per second | job s | counted for an H100 80 GB |
     | heldout: turn1 | 8 | 51,200 | 1,930 | 342 | 3,100 | 5,648 | 4,370 |

@@ -157,14 +157,12 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
     advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
     if model.kv_cache_gb is None:
         room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
-        cache, share = (
-            {f"KV cache of one window ({model.window:,} tokens)": model.window * per_token},
-            "gpu_memory_utilization",
-        )
+        name, share = f"KV cache of one window ({model.window:,} tokens)", "gpu_memory_utilization"
+        cache = model.window * per_token
     else:
-        room = int(model.kv_cache_gb * GIB)
-        cache, share = {"KV cache": room}, "kv_cache_gb"
-    items = needed | cache | CONTEXT
+        room = cache = int(model.kv_cache_gb * GIB)
+        name, share = "KV cache", "kv_cache_gb"
+    items = needed | {name: cache} | CONTEXT
     remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or {key}.{share}")
     faults = starved if _fits(items, gpu_mem_mb) else (advice, *starved)
     load = f"the least for a window of {model.window:,} tokens"

@@ -355,8 +355,16 @@ class ToolUse(Compared[ToolArm]):
     def planned_sampling(self) -> list[PlannedSampling]:
         longest, n = self.generation.max_episode_tokens, self.evaluation.n_predictions
         return [
-            PlannedSampling(f"{name}: {arm.name}", f"{name}/{arm.name}", self.model, size, n, longest, shards)
-            for name, size, shards in ((held.name, held.n_questions, held.shards) for held in self.data.heldout)
+            PlannedSampling(
+                f"{held.name}: {arm.name}",
+                f"{held.name}/{arm.name}",
+                self.model,
+                held.n_questions,
+                n,
+                longest,
+                held.shards,
+            )
+            for held in self.data.heldout
             for arm in self.arms
         ]
 
