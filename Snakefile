@@ -1,8 +1,10 @@
 # arc-refinery: teach a code model to refine its own wrong programs, and find out whether it did.
+import os
 import sys
 
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
+from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import min_version
 
 from arc_refinery.runs.ending import leave_at_once
@@ -56,7 +58,15 @@ pathvars:
 
 # No job calls the Hugging Face hub: what it reads was fetched. A job ends when this process is killed (arc_refinery.runs.ending).
 # The first words are Snakemake's own prefix.
-shell.prefix("set -euo pipefail; export HF_HUB_OFFLINE=1 ARC_REFINERY_SNAKEMAKE=$PPID; ")
+prefix = f"set -euo pipefail; export HF_HUB_OFFLINE=1 ARC_REFINERY_SNAKEMAKE={os.getpid()}"
+image = os.environ.get("ARC_REFINERY_IMAGE")
+if image and DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
+    prefix += ' PYTHONPATH="$PWD/workflow"'  # the image has the code from when it was built
+
+    container: image
+
+
+shell.prefix(f"{prefix}; ")
 
 
 wildcard_constraints:

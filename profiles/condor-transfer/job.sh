@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # HTCondor starts this in an empty folder, to which it has copied what the job reads. Its arguments are those of
-# `python -m snakemake`, for one rule. Two variables of the submitting shell change which Python that is, as in
-# profiles/condor/job.sh: paths on the job's machine, or files below this folder, which are copied, too.
+# `python -m snakemake`, for one rule. With ARC_REFINERY_IMAGE it runs in that image. Else ARC_REFINERY_ENVIRONMENT may
+# name an archive of an environment: a path on the job's machine, or a file below this folder, which is copied, too.
 set -eu
 
 attribute() { sed -n "s/^$1 = \"\(.*\)\"$/\1/p" "$_CONDOR_JOB_AD" | tr ',' '\n' | sed 's/^ *//'; }
@@ -22,9 +22,7 @@ fill() {
 }
 
 python=(python)
-if [ -n "${ARC_REFINERY_IMAGE:-}" ]; then
-  python=(apptainer exec --nv --bind "$PWD" --pwd "$PWD" "$ARC_REFINERY_IMAGE" python)
-elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
+if [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
   mkdir environment
   tar -xf "$ARC_REFINERY_ENVIRONMENT" -C environment
   python=("$PWD/environment/bin/python")

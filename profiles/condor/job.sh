@@ -10,6 +10,7 @@ folder=$(sed -n 's/^OrigIwd = "\(.*\)"$/\1/p' "${_CONDOR_JOB_AD:-/dev/null}")
 cd "${folder:-.}"
 
 if [ -n "${ARC_REFINERY_IMAGE:-}" ]; then
+  export PYTHONPATH="$PWD/workflow" # the image has the code from when it was built
   set -- apptainer exec --nv --bind "$PWD" --pwd "$PWD" "$ARC_REFINERY_IMAGE" python "${@:2}"
 elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
   cache=${ARC_REFINERY_CACHE:-/var/tmp/arc-refinery-$(id -u)}

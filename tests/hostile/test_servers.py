@@ -269,8 +269,8 @@ assert arena.descendants() == set()
 """
 
 
-def run_without_seccomp(mode: str, sources: Sequence[str]) -> list[str]:
-    command = [sys.executable, "-c", WITHOUT_SECCOMP, mode, json.dumps(sources)]
+def run_without_seccomp(mode: str, sources: Sequence[str], *prefix: str) -> list[str]:
+    command = [*prefix, sys.executable, "-c", WITHOUT_SECCOMP, mode, json.dumps(sources)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     errors: list[str] = json.loads(done.stdout)
@@ -310,6 +310,22 @@ def test_without_seccomp_no_byte_goes_into_a_file(mode: str) -> None:
         source = f"import os\nos.close(0)\nos.write(os.open({str(file)!r}, os.O_WRONLY | os.O_APPEND), b'x')"
         assert run_without_seccomp(mode, [source]) == ["OSError: [Errno 27] File too large (line 3)"]
         assert file.read_text() == "kept"
+
+
+# ---- as root of a user namespace that has no other user, as in a container ----
+
+ONLY_ROOT = ("unshare", "--user", "--map-root-user")
+
+
+@pytest.mark.skipif(
+    subprocess.run([*ONLY_ROOT, "true"], check=False, capture_output=True).returncode != 0,
+    reason="this machine forbids user namespaces",
+)
+def test_root_of_a_namespace_loses_its_rights(mode: str) -> None:
+    rights = "[line.split() for line in open('/proc/self/status') if line[:3] in ('Uid', 'Cap')]"
+    (error,) = run_without_seccomp(mode, [f"import os\nos.close(0)\nraise ValueError({rights})"], *ONLY_ROOT)
+    none = [f"['Cap{name}:', '{0:016x}']" for name in ("Inh", "Prm", "Eff")]
+    assert error.startswith(f"ValueError: [['Uid:', '0', '0', '0', '0'], {', '.join(none)}, ")
 
 
 # ---- as an ordinary user ----

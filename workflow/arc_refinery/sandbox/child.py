@@ -41,7 +41,10 @@ NOBODY = 65534
 _TYPES = ("Any", "Callable", "List", "Optional", "Set", "Tuple", "Union")
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 1, 4, 38
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl, _capset = _libc.prctl, _libc.capset
+# linux/capability.h: version 3 and this process; no effective, permitted or inheritable capability
+_CAPABILITIES, _NONE = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
 
 
 class InvalidOutput(Exception):
@@ -57,6 +60,7 @@ class ChildSetup:
     rlimits: tuple[tuple[int, int], ...]
     filter: Filter | None
     sharing: Sharing
+    has_nobody: bool  # false in a user namespace of one user, which Apptainer and rootless containers may make
     out_of_memory: bytes  # the result of a program that has left no memory to encode one
 
     @classmethod
@@ -74,6 +78,7 @@ class ChildSetup:
             ),
             filter=filter,
             sharing=sharing,
+            has_nobody=_is_mapped(NOBODY, Path("/proc/self/uid_map").read_text()),
             out_of_memory=wire.encode_result(
                 Result(Status.memory, (), "MemoryError", f"more than {limits.memory_mb} MB")
             ),
@@ -105,15 +110,22 @@ def confine(setup: ChildSetup, cpu_seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))  # a backstop: the server measures precisely
     for what, most in setup.rlimits:
         resource.setrlimit(what, (most, most))
-    if os.geteuid() == 0:  # root is exempt from NPROC and may write every file
+    if os.geteuid() == 0 and setup.has_nobody:  # root is exempt from NPROC and may write every file
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
+    elif os.geteuid() == 0 and _capset(_CAPABILITIES, _NONE):  # without them, the user that started the container
+        raise OSError(ctypes.get_errno(), "capset failed")
     prctl(PR_SET_PDEATHSIG, SIGKILL)  # after setresuid, which clears it
     if os.getppid() != setup.server_pid:
         raise ProcessLookupError("the server is gone")
     if setup.filter is not None:
         setup.filter.install()
+
+
+def _is_mapped(user: int, uid_map: str) -> bool:
+    ranges = ([int(number) for number in line.split()] for line in uid_map.splitlines())
+    return any(first <= user < first + length for first, _, length in ranges)
 
 
 def prctl(option: int, value: int) -> None:
