@@ -1,7 +1,6 @@
 """Paths of the repository, and copies of the repository for real runs of Snakemake."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -21,9 +20,6 @@ TRACKERS = Path(sys.prefix) / "trackers"  # wandb and trackio, where TRL does no
 SMALL = "tests/workflow/small.yaml"
 TOOLS = "tests/workflow/tool-use-small.yaml"
 MadeOnce: TypeAlias = Callable[[str, Callable[[Path], object]], Path]  # fixture of conftest.py
-
-# equal copies have equal commits, and reports name them
-_DATES = {f"GIT_{who}_DATE": "2026-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
 
 
 @dataclass(frozen=True)
@@ -106,5 +102,5 @@ def copy(folder: Path) -> Checkout:
             shutil.copy(ROOT / name, folder / name, follow_symlinks=False)
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
         identity = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
-        subprocess.run(["git", *identity, *command], cwd=folder, check=True, env={**os.environ, **_DATES})
+        subprocess.run(["git", *identity, *command], cwd=folder, check=True)
     return Checkout(folder)

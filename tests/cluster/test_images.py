@@ -21,7 +21,8 @@ from cluster.test_transfer import elsewhere, far, results
 
 __all__ = ["far"]
 
-APPTAINER, IMAGE = shutil.which("apptainer"), os.environ.get("ARC_REFINERY_TEST_IMAGE", "")
+APPTAINER, IMAGE = shutil.which("apptainer") or "", os.environ.get("ARC_REFINERY_TEST_IMAGE", "")
+CODE = {"ARC_REFINERY_COMMIT": "that of the test"}  # reports name it
 pytestmark = [
     pytest.mark.pool,
     pytest.mark.skipif(not (APPTAINER and IMAGE), reason="needs Apptainer, and an image in ARC_REFINERY_TEST_IMAGE"),
@@ -41,15 +42,10 @@ def change(content: dict[str, Any]) -> None:
     elsewhere(content)
 
 
-def code(checkout: Checkout) -> dict[str, str]:
-    """Reports name the commit: it is to be that of the checkout in all runs."""
-    return {"PYTHONPATH": str(checkout.folder / "workflow")}
-
-
 def run_here(checkout: Checkout, *flags: str) -> None:
     config = checkout.change(change, TOOLS)
     command = ["snakemake", *flags, "--cores", "2", "--quiet", "rules", "--configfile", config]
-    variables = {**code(checkout), "ARC_REFINERY_IMAGE": IMAGE if flags else ""}
+    variables = {**CODE, "ARC_REFINERY_IMAGE": IMAGE if flags else ""}
     done = checkout.run("env", *(f"{name}={value}" for name, value in variables.items()), *command)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -83,8 +79,8 @@ def test_jobs_of_a_pool_run_in_an_image(
 ):
     checkout = copy({"condor": tmp_path / "shared", "condor-transfer": far}[profile])
     flags = ["--quiet", "rules", "--", "all"]
-    variables = {**code(checkout), "ARC_REFINERY_IMAGE": IMAGE}
-    run = condor(checkout, *flags, config=checkout.change(change, TOOLS), profile=f"profiles/{profile}", **variables)
+    config, variables = checkout.change(change, TOOLS), {**CODE, "ARC_REFINERY_IMAGE": IMAGE}
+    run = condor(checkout, *flags, config=config, profile=f"profiles/{profile}", **variables)
     assert run.end(900) == 0, run.explain()
     jobs = pool.jobs(f"QDate >= {run.started}", history=True)
     assert {bool(job.get("WantContainer")) for job in jobs} == {profile == "condor-transfer"}  # the universe
