@@ -101,10 +101,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(401, "")
         elif path == "/api/repos/create":
             repository = "/".join(json.loads(content)[key] for key in ("organization", "name"))
-            self.hub.add("model", repository, {})
-            if json.loads(content).get("visibility") == "private":
-                self.hub.private.add(repository)
-            self._answer({"url": f"{self.hub.address}/{repository}"})
+            is_new = ("model", repository, "main") not in self.hub.commits
+            if is_new:
+                self.hub.add("model", repository, {})
+                if json.loads(content).get("visibility") == "private":
+                    self.hub.private.add(repository)
+            self._answer({"url": f"{self.hub.address}/{repository}"}, 200 if is_new else 409)
         elif match := UPLOAD.fullmatch(path):
             self._upload(match[1], match[2], content)
         else:  # is the card's front matter valid?
@@ -120,8 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         commit = self.hub.add("model", repository, {name: base64.b64decode(text) for name, text in files.items()})
         self._answer({"commitUrl": f"{self.hub.address}/{repository}/commit/{commit}", "commitOid": commit})
 
-    def _answer(self, content: Any) -> None:
-        self._send(json.dumps(content).encode(), {"Content-Type": "application/json"})
+    def _answer(self, content: Any, status: int = 200) -> None:
+        self._send(json.dumps(content).encode(), {"Content-Type": "application/json"}, status)
 
     def _exists(self, kind: str, repository: str, revision: str) -> bool:
         if (kind, repository, "main") not in self.hub.commits:
@@ -135,6 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _describe(self, kind: str, repository: str, what: str | None, revision: str) -> None:
         files = self.hub.commits[kind, repository, revision]
         content: Any = {"id": repository, "sha": self.hub.commit_of(kind, repository, revision), "siblings": []}
+        content["private"] = repository in self.hub.private
         if what == "tree":
             content = [
                 {"type": "file", "path": name, "size": len(text), "oid": hashlib.sha1(text).hexdigest()}

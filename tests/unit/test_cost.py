@@ -1,5 +1,6 @@
 """What an experiment will cost: against hand arithmetic, measured runs, and the configs in this repository."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,9 +8,12 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery import cli
-from arc_refinery.config import load_experiment
-from arc_refinery.doctor.cost import Assumed, cost_page, sampling_costs
+from arc_refinery.config import PolicyGradient, load_experiment
+from arc_refinery.doctor.cost import Assumed, cost_page, sampling_cost, sampling_costs, step_seconds
+from arc_refinery.errors import InputError
 from arc_refinery.models.shape import PUBLISHED_SHAPES
+from arc_refinery.refining.config.training import PromptChoice
+from arc_refinery.sampling.gpu_memory import steps
 from arc_refinery.sampling.gpu_time import CHOOSING, GPUS, PEAK_OF_READING, PER_TOKEN, START, sampling_seconds
 
 LLAMA_8B = PUBLISHED_SHAPES["barc0/Llama-3.1-ARC-Potpourri-Induction-8B"]
@@ -32,6 +36,48 @@ def test_more_completions_than_fit_take_more_steps():
     """The keys of a completion of 10,000 tokens take 1.22 GiB; 80 GB less the weights hold 42 of them."""
     few, many = (sampling_seconds(LLAMA_8B, H100, n, 1, n, 10_000) for n in (42, 84))
     assert many == pytest.approx(2 * few, rel=0.01)
+
+
+def test_gpus_of_a_model_share_its_weights_and_keys():
+    """Two read twice as fast; of each step, a millisecond is not shared."""
+    one, two = (sampling_seconds(LLAMA_8B, H100, 1, 10, 1, 1000, n) for n in (1, 2))
+    assert two - 1000 * PER_TOKEN == pytest.approx((one - 1000 * PER_TOKEN) / 2)
+
+
+def test_a_model_that_does_not_fit_is_refused_and_fits_on_more_cards(wording: Wording):
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    (planned, *_) = experiment.planned_sampling
+    small = replace(GPUS["rtx4090"], gpu_mem_mb=16_000)
+    with pytest.raises(InputError) as error:
+        sampling_cost(planned, 10, small, Assumed())
+    wording(error.value)
+    split = planned.model.model_copy(update={"tensor_parallel_size": 2})
+    assert sampling_cost(planned._replace(model=split), 10, small, Assumed()).hours
+
+
+def test_prompts_are_read_once_for_each_batch_of_completions():
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    (planned, *_) = experiment.planned_sampling
+    hours = [
+        sampling_cost(planned._replace(n_completions=128, per_prompt=n), 100, H100, Assumed(answer=1)).hours or 0
+        for n in (128, 1)
+    ]
+    assert hours[1] > 2 * hours[0]
+
+
+def test_a_probe_is_counted():
+    content = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    training = content.training.model_copy(update={"select": PromptChoice(probe=4)})
+    stages = {planned.stage: planned for planned in content.model_copy(update={"training": training}).planned_sampling}
+    probe = stages["part1: probe"]
+    assert (probe.n_tasks, probe.n_completions, probe.is_most) == (10_000 * content.training.prompts_per_task, 4, True)
+
+
+def test_processes_share_the_work_of_a_step():
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    step = next(step for step in steps(experiment) if isinstance(step.settings, PolicyGradient))
+    two = replace(step, settings=step.settings.model_copy(update={"n_processes": 2}))
+    assert step_seconds(step, H100) / 2 < step_seconds(two, H100) < step_seconds(step, H100)
 
 
 # docs/run.md, "Measured on an H100": without vLLM's start and the first compilation; 0.5B with the start, while other

@@ -19,6 +19,7 @@ from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
 from arc_refinery.evaluation.sides import side
 from arc_refinery.records import Demonstration
 from arc_refinery.records.tool_use import Conversation, Segment
+from arc_refinery.reporting.export import Exported
 
 ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "SSww", "b": "wwww"}, "second-turn2": {"b": "Sw"}}
@@ -83,6 +84,7 @@ def test_a_log_of_inspect_ai_gives_the_same_scores(results: Path, tmp_path: Path
     assert [(sample["id"], sample["epoch"]) for sample in log["samples"]] == [
         ("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3), ("b", 4),
     ]  # fmt: skip
+    assert [sample["output"]["choices"][0]["stop_reason"] for sample in log["samples"]] == ["stop"] * 6
     ((scores,),) = [result["scores"] for result in [log["results"]]]
     assert scores["metrics"]["mean"]["value"] == 3 / 6
     (one,), _ = read_scores([path], ScoreColumns())
@@ -140,3 +142,21 @@ def test_a_set_that_is_not_there_is_refused(results: Path, tmp_path: Path, wordi
         export(str(results), "--set", "large", output=tmp_path / "rows.jsonl")
     wording(error.value)
     assert side(str(results)).sets == ["small"]
+    twice = export(str(results), "--set", "small", "--set", "small", output=tmp_path / "rows.jsonl")
+    assert len(twice) == 8 + 6
+
+
+@pytest.mark.parametrize("words", [["--set", "small"], ["--form", "inspect"], ["--only-right"], []])
+def test_texts_of_training_have_no_arm_set_form_or_grade(
+    words: list[str], results: Path, tmp_path: Path, wording: Wording
+):
+    chosen = str(results) if words else f"{results}:second"
+    with pytest.raises(InputError) as error:
+        export(chosen, "--training", *words, output=tmp_path / "rows.jsonl")
+    wording(error.value)
+    assert (words or [":second"])[0] in str(error.value)
+
+
+def test_a_truncated_answer_is_one_for_inspect_ai_too():
+    row = Exported([], [{"role": "assistant", "content": "def"}], 0.0, {"model": "m", "task_id": "a"}, is_cut=True)
+    assert row.sample(1)["output"]["choices"][0]["stop_reason"] == "max_tokens"

@@ -366,6 +366,8 @@ def test_where_no_number_of_passes_is_enough_another_gpu_is_advised(wording: Wor
     (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
     assert "training.grpo.gpu_memory_utilization" in warning and "sleep_mode" not in warning
     wording(warning)
+    (warning,) = memory_warnings(changed("multi-turn-rl", **changes, training__grpo__kv_cache_gb=40), "c.yaml")
+    assert "lower training.grpo.kv_cache_gb" in warning and "gpu_memory_utilization" not in warning
 
 
 @pytest.mark.parametrize("gpu_mem_mb", [32000, 40000, 48000])

@@ -58,6 +58,16 @@ def test_a_step_of_a_training_is_set_beside_the_count(tmp_path: Path):
     assert float(row[-1]) > 0
 
 
+def test_supervised_training_has_a_row_too(tmp_path: Path):
+    experiment = load_experiment(ROOT / "config/tool-use-demo.yaml")
+    log = tmp_path / "logs/adapters/sft.measured.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text('{"step": 1, "seconds/step": 2.0, "trainer_mb": 900, "gpu_mb": 70}\n')
+    row = cells(measured_page(experiment, tmp_path / "results", tmp_path / "logs", GPUS["h100"]), "sft")
+    assert row[:-1] == ["sft", "1", "2.0", "–", "–", "–", "70", "900"]
+    assert float(row[-1]) >= 0
+
+
 def test_another_log_than_that_of_seconds_is_refused(tmp_path: Path):
     log = tmp_path / "adapters/trained.measured.jsonl"
     log.parent.mkdir()

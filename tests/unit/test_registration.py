@@ -71,6 +71,17 @@ def test_afterwards_a_change_is_kept_beside_the_first_declaration(tmp_path: Path
     assert len({line["hash"] for line in lines(folder)}) == 2
 
 
+def test_a_set_with_another_name_begins_nothing_anew(tmp_path: Path):
+    folder = tmp_path / "tiny"
+    run(declared(), folder)
+    evaluated(folder)
+    content = handmade.settings(ARMS)
+    content["evaluation"]["sets"][0]["name"] = "other"
+    (warning,) = run(validate_experiment(content, "test", ArcExperiment), folder)
+    assert "evaluation.sets" in warning
+    assert len(lines(folder)) == 2
+
+
 def test_what_changes_no_result_is_no_change(tmp_path: Path):
     folder = tmp_path / "tiny"
     run(declared(), folder)

@@ -100,6 +100,7 @@ def words(text: str) -> set[str]:
             for mode in ("sequence_mask", "sequence_truncate")
             for cutting in ({"top_p": 0.95}, {"repetition_penalty": 1.02}, {"frequency_penalty": 0.1})
         ),
+        ({"kv_cache_gb": 4}, "kv_cache_gb `vllm-colocate`"),
     ],
 )
 def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], names: str, wording: Wording) -> None:

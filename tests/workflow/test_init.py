@@ -10,6 +10,9 @@ import pytest
 import yaml
 from checkout import ROOT, Checkout
 
+from arc_refinery.cli.init import Init
+from arc_refinery.errors import InputError
+
 pytestmark = pytest.mark.snakemake
 
 
@@ -77,3 +80,10 @@ def test_a_project_of_the_installed_package_plans_and_runs_what_a_checkout_does(
     assert sorted(planned.splitlines()) == sorted(of_checkout.splitlines())  # jobs come in any order
     run(*snakemake, "--cores", "1", "results/quick/questions/arithmetic.parquet", folder=project)
     assert (project / "results/quick/questions/arithmetic.parquet").exists()
+
+
+@pytest.mark.parametrize("folder", ["config/mine", "workflow/models"])
+def test_a_project_is_not_laid_out_in_what_is_copied(folder: str):
+    with pytest.raises(InputError, match="outside of"):
+        Init(folder=str(ROOT / folder)).run()
+    assert not (ROOT / "config/mine").exists()

@@ -105,8 +105,8 @@ def test_the_card_says_what_the_report_says(finished_once: Checkout, hub: Hub, t
 def test_what_cannot_be_published_says_what_to_do(finished_once: Checkout, hub: Hub, tmp_path: Path, wording: Wording):
     output = str(tmp_path / "published")
 
-    def refused(*flags: str) -> str:
-        done = publish(finished_once, hub, tmp_path / "home", "--output", output, *flags, HF_TOKEN="")
+    def refused(*flags: str, token: str = "") -> str:
+        done = publish(finished_once, hub, tmp_path / "home", "--output", output, *flags, HF_TOKEN=token)
         assert done.returncode == 1
         message = done.stderr.splitlines()[-1].replace(str(finished_once.folder), "<checkout>")
         return message.replace(output, "<output>").replace(hub.address, "<hub>")
@@ -115,3 +115,7 @@ def test_what_cannot_be_published_says_what_to_do(finished_once: Checkout, hub: 
     wording(refused("--base", "tiny"))
     wording(refused("--base", "owner/tiny", "--repository", "me/adapter"))
     assert Path(output, "README.md").exists()  # what was written is complete
+    wording(refused("--base", "owner/tiny", "--public"))
+    hub.add("model", "me/public", {})
+    wording(refused("--base", "owner/tiny", "--repository", "me/public", token=TOKEN))
+    assert not hub.commits["model", "me/public", "main"]

@@ -9,6 +9,8 @@ from tyro.conf import Positional
 from arc_refinery.commands.flags import Command
 from arc_refinery.commands.outputs import Output, Outputs
 from arc_refinery.config import Line
+from arc_refinery.errors import InputError
+from arc_refinery.files import atomic_write
 from arc_refinery.runs.project import LINKS, PARTS, project_files
 
 
@@ -30,14 +32,18 @@ class Init(Command):
 
     def run(self) -> None:
         source, folder = project_files(), Path(self.folder).resolve()
-        folder.mkdir(parents=True, exist_ok=True)
-        for part in PARTS:
-            if (source / part).is_dir():
-                shutil.copytree(source / part, folder / part)
-            else:
-                shutil.copy(source / part, folder / part)
-        for link, target in LINKS.items():
-            (folder / link).symlink_to(target)
+        if any(folder.is_relative_to(source / part) for part in PARTS):
+            raise InputError(f"{folder}: is inside of what would be copied; name a folder outside of {source}")
+        with atomic_write(folder) as unfinished:
+            unfinished.mkdir()
+            for part in PARTS:
+                (unfinished / part).parent.mkdir(exist_ok=True)
+                if (source / part).is_dir():
+                    shutil.copytree(source / part, unfinished / part)
+                else:
+                    shutil.copy(source / part, unfinished / part)
+            for link, target in LINKS.items():
+                (unfinished / link).symlink_to(target)
         print(
             f"{folder}: choose or write a config (config/README.md, examples/), and run it:\n"
             f"  cd {folder}\n"

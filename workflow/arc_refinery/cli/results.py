@@ -227,7 +227,17 @@ class Export(Command):
         from arc_refinery.reporting.export import export, export_training
 
         if self.training:
-            print(f"{self.output}: {export_training(side(self.side), self.output):,} texts")
+            shown = side(self.side)
+            for flag, given in {
+                "--set": self.set,
+                "--form": self.form != "messages",
+                "--only-right": self.only_right,
+            }.items():
+                if given:
+                    raise InputError(f"{flag} is for attempts; leave it or --training out")
+            if shown.arm:
+                raise InputError(f"{self.side}: names an arm; texts of training belong to none: {shown.folder}")
+            print(f"{self.output}: {export_training(shown, self.output):,} texts")
             return
         number = export(side(self.side), self.set, self.form, self.only_right, self.output)
         print(f"{self.output}: {number:,} conversations")
@@ -261,6 +271,8 @@ class Publish(Command):
         from arc_refinery.models.hub import upload_folder
         from arc_refinery.reporting import model_card
 
+        if self.public and not self.repository:
+            raise InputError("--public is for an upload; give --repository owner/name, too")
         source = model_card.read_source(Path(self.adapter))
         base = model_card.base_of(source, self.base)
         with atomic_write(self.output) as unfinished:

@@ -112,6 +112,7 @@ class PlannedSampling(NamedTuple):
     n_completions: int  # per task
     longest: int  # tokens of a completion, or of an episode
     n_jobs: int
+    per_prompt: int  # completions of a prompt, which vLLM reads once
     is_most: bool = False  # fewer if attempts before are right
 
 
@@ -179,6 +180,10 @@ class Experiment(Strict):
     def sources(self) -> Iterable[Download | None]:
         """Repositories of the hub that models and data come from; None for those on disk."""
         return [self.model.download]
+
+    def trained_on(self) -> Iterable[Download | None]:
+        """Those of the sources that rows to train on come from."""
+        return ()
 
     @cached_property
     def downloads(self) -> list[Download]:

@@ -270,6 +270,8 @@ class PolicyGradient(Optimizer):
 
     @model_validator(mode="after")
     def _the_sampler_can(self) -> "PolicyGradient":
+        if self.kv_cache_gb is not None and not self.opens_vllm:
+            raise ValueError("kv_cache_gb is for the sampler `vllm-colocate` without Unsloth; leave it out")
         if self.sleep_mode and self.sampler != "vllm-colocate":
             raise ValueError(f"sleep_mode with sampler `{self.sampler}`: it is for `vllm-colocate`; set it to false")
         if self.frequency_penalty and self.sampler == "transformers":

@@ -94,10 +94,20 @@ def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterat
 def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Assumed) -> Cost:
     prompt = assumed.prompt or max(1, (planned.model.window - planned.longest) // 2)
     mean = assumed.answer or ceil(planned.longest * TYPICAL)
-    of_job, shape = ceil(n_tasks / planned.n_jobs), shape_of(planned.model.path)
-    of_one = START + sampling_seconds(shape, gpu, of_job, prompt, of_job * planned.n_completions, mean)
-    n_completions, n_gpus = n_tasks * planned.n_completions, planned.n_jobs * planned.model.tensor_parallel_size
-    return Cost(planned.stage, planned.n_jobs, n_completions, n_completions * mean, n_gpus * of_one / HOUR)
+    of_job, shape, n_gpus = (
+        ceil(n_tasks / planned.n_jobs),
+        shape_of(planned.model.path),
+        planned.model.tensor_parallel_size,
+    )
+    n_prompts = of_job * ceil(planned.n_completions / planned.per_prompt)
+    try:
+        of_one = sampling_seconds(shape, gpu, n_prompts, prompt, of_job * planned.n_completions, mean, n_gpus)
+    except ValueError as error:
+        raise InputError(
+            f"{planned.stage}: {planned.model.path} {error}; name another --gpu, or raise tensor_parallel_size"
+        ) from None
+    n_completions, n_used = n_tasks * planned.n_completions, planned.n_jobs * n_gpus
+    return Cost(planned.stage, planned.n_jobs, n_completions, n_completions * mean, n_used * (START + of_one) / HOUR)
 
 
 def _training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:

@@ -74,22 +74,24 @@ def _sampled(planned: PlannedSampling, results: Path, logs: Path, gpu: Gpu | Non
         return row
     n_tasks = max(1, len(rows) // planned.n_completions)
     cost = sampling_cost(planned, n_tasks, gpu, Assumed(max(1, round(prompt)), max(1, round(answer))))
-    return [*row, f"{(cost.hours or 0) * HOUR:,.0f}"]
+    return [*row, f"{(cost.hours or 0) * HOUR / planned.model.tensor_parallel_size:,.0f}"]  # seconds of jobs
 
 
 def _trained(experiment: Experiment, logs: Path, gpu: Gpu | None) -> list[list[object]]:
     rows: list[list[object]] = []
     counted = {step.job: step_seconds(step, gpu) for step in steps(experiment)} if gpu else {}
-    for adapter in experiment.runs:
+    for adapter in experiment.adapters:
         path = logs / f"adapters/{adapter}.measured.jsonl"
         if not path.is_file():
             continue
         lines = [line for line in read_rows(path) if isinstance(line, dict)]
         log = pd.DataFrame(lines).apply(pd.to_numeric, errors="coerce")
-        seconds = [f"seconds/{part}" for part in ("step", *PARTS)]
-        if missing := [name for name in seconds if name not in log]:
-            raise InputError(f"{path}: has no {missing[0]}; expected the log of a training's seconds and memory")
-        means = [f"{log[name].mean():.1f}" for name in seconds]
+        if (step := "seconds/step") not in log:
+            raise InputError(f"{path}: has no {step}; expected the log of a training's seconds and memory")
+        parts = [f"seconds/{part}" for part in ("step", *PARTS)]  # supervised fine-tuning has none
+        means = [f"{log[name].mean():.1f}" if name in log else "–" for name in parts]
         memory = [f"{log[name].max():,.0f}" if name in log else "–" for name in ("gpu_mb", "trainer_mb")]
-        rows.append([adapter, len(log), *means, *memory, *([f"{counted[f'train {adapter}']:.1f}"] if gpu else [])])
+        of_step = counted.get("sft" if adapter in experiment.sft_adapters else f"train {adapter}")
+        counts = [f"{of_step:.1f}" if of_step else "–"] if gpu else []
+        rows.append([adapter, len(log), *means, *memory, *counts])
     return rows

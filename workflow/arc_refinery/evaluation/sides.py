@@ -92,7 +92,7 @@ def sets_of(side: Side[Any], wanted: Sequence[str]) -> list[str]:
     """Return the wanted sets of a side, by default all."""
     if missing := [name for name in wanted if name not in side.sets]:
         raise InputError(f"{side.folder}: has no set {missing[0]}; --set can be {', '.join(side.sets)}")
-    return list(wanted) or side.sets
+    return list(dict.fromkeys(wanted)) or side.sets
 
 
 def find(

@@ -11,6 +11,7 @@ next run, unfinished files start again.
 import errno
 import json
 import logging
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -103,21 +104,29 @@ def fetch_repository(download: Download, folder: Path) -> None:
 
 
 def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
-    """Upload a folder as a model repository, which is made if there is none; return its address."""
+    """Upload a folder as a model repository, which is made if there is none; return its address.
+
+    Raises `InputError`, also if it is to be private, and everybody sees it already.
+    """
     import httpx
     from huggingface_hub import HfApi
 
     api = HfApi()
     try:
         address = api.create_repo(repository, private=is_private, exist_ok=True)
+        if is_private and not api.model_info(repository).private:
+            raise InputError(f"{repository}: is there already, and public; give --public, or name another")
         api.upload_folder(
             repo_id=repository, folder_path=folder, commit_message="Upload an adapter with its model card"
         )
+    except InputError:
+        raise
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
+        command = shlex.join(["hf", "upload", repository, str(folder), *(["--private"] if is_private else [])])
         raise InputError(
             f"{repository}: cannot be uploaded ({first_line}). {folder} is complete: `hf auth login` on this machine "
-            f"with a token that may write, then `hf upload {repository} {folder}`"
+            f"with a token that may write, then `{command}`"
         ) from None
     return str(address)
 

@@ -44,6 +44,7 @@ class Exported:
     completion: list[Message]
     score: float  # 1: right on all checks
     row: dict[str, Any]  # further columns
+    is_cut: bool  # the model reached a limit of tokens
 
     def line(self, form: Form) -> dict[str, Any]:
         if form == "messages":
@@ -53,7 +54,10 @@ class Exported:
     def sample(self, epoch: int) -> dict[str, Any]:
         """A sample of a log of inspect_ai."""
         model, answer = self.row["model"], self.completion[-1]["content"]
-        choice = {"message": {"role": "assistant", "content": answer}, "stop_reason": "stop"}
+        choice = {
+            "message": {"role": "assistant", "content": answer},
+            "stop_reason": "max_tokens" if self.is_cut else "stop",
+        }
         return {
             "id": self.row["task_id"],
             "epoch": epoch,

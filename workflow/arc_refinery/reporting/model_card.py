@@ -10,6 +10,7 @@ The card quotes the report, so nothing is said of an adapter that its experiment
 """
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -164,7 +165,7 @@ def _card(source: Source, base: Base, license_name: str | None) -> Iterator[str]
 
 
 def _metadata(experiment: Experiment, base: Base, license_name: str | None) -> dict[str, Any]:
-    datasets = [download.repository for download in experiment.downloads if download.kind == "dataset"]
+    datasets = list(dict.fromkeys(download.repository for download in filter(None, experiment.trained_on())))
     return {
         "base_model": base.repository,
         "base_model_relation": "adapter",
@@ -183,14 +184,19 @@ def _method(source: Source) -> str:
     return "supervised fine-tuning, then GRPO," if source.experiment.start_of(source.name) else "GRPO"
 
 
+def _without_links(block: str) -> str:
+    """Leave out pictures, and links to files beside the report, which are not published."""
+    return re.sub(r"(!?)\[([^]]*)\]\((?!https?:)[^)]*\)", lambda link: "" if link[1] else link[2], block)
+
+
 def _findings(report: str) -> Iterator[str]:
     """Yield the answer and the first table of a report, and its limitations."""
     blocks = report.strip().split("\n\n")
     first_table = next((number for number, block in enumerate(blocks) if block.startswith("|")), 1)
-    yield from blocks[1 : first_table + 2]
+    yield from map(_without_links, blocks[1 : first_table + 2])
     if limits := _section(report, "Limitations"):
         yield "### Limitations"
-        yield from limits
+        yield from map(_without_links, limits)
 
 
 def _section(report: str, title: str) -> list[str]:

@@ -1,7 +1,8 @@
 """What an experiment declared before it saw a result of its evaluation, and what was changed since.
 
     results/demo/registered.jsonl
-    {"time": "2026-11-27T08:12:00+00:00", "hash": "5f0c...", "power": "Primary comparison: ...", "settings": {...}}
+    {"time": "2026-11-27T08:12:00+00:00", "hash": "5f0c...", "power": "Primary comparison: ...", "sets": [...],
+     "settings": {...}}
 
 A run that starts before the first attempt (or episode) of the evaluation is there replaces the file; a later one adds a
 line if the settings are others than those of the last line. `settings` are those that differ from their defaults and
@@ -9,7 +10,7 @@ change results or comparisons.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,14 +33,16 @@ def register(experiment: Compared[Any], folder: Path, warn: Callable[[str], obje
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "hash": records.settings_hash(declared),
         "power": experiment.expected_power,
+        "sets": experiment.set_names,
         "settings": declared,
     }
     path, text = folder / FILE, f"{json.dumps(line)}\n"
-    if not _has_begun(experiment, folder):
+    lines = _read(path) if path.exists() else []
+    names = {*experiment.set_names, *(name for line in lines for name in line.get("sets", []))}  # one may be renamed
+    if not _has_begun(folder, names):
         with atomic_write(path) as unfinished:
             unfinished.write_text(text)
-    elif path.exists():
-        lines = _read(path)
+    elif lines:
         if changed := _changes(lines[0]["settings"], declared):
             warn(f"changed after results of the evaluation were there: {_named(changed)}. The report says so")
         if lines[-1]["settings"] != declared:
@@ -66,9 +69,9 @@ def limits(experiment: Compared[Any], folder: Path) -> list[str]:
     ]
 
 
-def _has_begun(experiment: Compared[Any], folder: Path) -> bool:
-    names = (path for name in experiment.set_names for path in (folder / name).rglob("*.parquet"))
-    return any(path.name != PROMPTS for path in names)
+def _has_begun(folder: Path, sets: Iterable[str]) -> bool:
+    paths = (path for name in sets for path in (folder / name).rglob("*.parquet"))
+    return any(path.name != PROMPTS for path in paths)
 
 
 def _read(path: Path) -> list[Any]:
@@ -94,7 +97,7 @@ def _changes(first: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tupl
 
 def _flat(value: Any, key: str) -> Any:
     """Yield the key and the value of each leaf; entries of lists go by their names, if they have such."""
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _flat(inner, f"{key}.{name}".removeprefix("."))
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):

@@ -4,6 +4,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from arc_refinery.errors import InputError
+
 PARTS = ("Snakefile", "config", "envs", "examples", "profiles", "rules", "workflow/models", "workflow/report")
 LINKS = {name: f"profiles/{name}" for name in ("condor", "condor-transfer")}  # so that `--profile condor` finds it
 
@@ -11,7 +13,7 @@ LINKS = {name: f"profiles/{name}" for name in ("condor", "condor-transfer")}  # 
 def project_files() -> Path:
     """Return the checkout that the package runs from, else the folder where pip has put these files.
 
-    Raises `FileNotFoundError` if there is neither.
+    Raises `InputError` if there is neither.
     """
     places = [Path(__file__).parents[3] / "Snakefile"]
     with suppress(PackageNotFoundError):
@@ -19,4 +21,4 @@ def project_files() -> Path:
     for place in places:
         if place.name == "Snakefile" and place.is_file():
             return place.resolve().parent
-    raise FileNotFoundError("arc-refinery was installed without its Snakefile; install it again, without --target")
+    raise InputError("arc-refinery was installed without its Snakefile; install it again, without --target")

@@ -246,12 +246,14 @@ def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
     changes: list[tuple[str, Step]] = []
     if isinstance(step.settings, PolicyGradient) and step.settings.sampler == "vllm-colocate":
         key, grpo = step.key, step.settings
+        has_cache = grpo.kv_cache_gb is not None  # and so vLLM takes no share
         if grpo.sleep_mode:
-            yield f"lower {key}.gpu_memory_utilization"
+            yield f"lower {key}.{'kv_cache_gb' if has_cache else 'gpu_memory_utilization'}"
         elif not grpo.trains_with_unsloth:
             utilization = max(grpo.gpu_memory_utilization, 0.6)  # asleep, vLLM needs no room beside the passes
             asleep = grpo.model_copy(update={"sleep_mode": True, "gpu_memory_utilization": utilization})
-            text = f"set {key}.sleep_mode to true and {key}.gpu_memory_utilization to {utilization}"
+            text = f"set {key}.sleep_mode to true"
+            text += "" if has_cache else f" and {key}.gpu_memory_utilization to {utilization}"
             changes.append((text, replace(step, settings=asleep)))
         server = grpo.model_copy(update={"sampler": "vllm-server", "sleep_mode": False})
         n_gpus = grpo.n_training_processes + grpo.sampler_gpus

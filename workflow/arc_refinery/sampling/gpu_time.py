@@ -60,13 +60,22 @@ GPUS = {
 }
 
 
-def sampling_seconds(shape: Shape, gpu: Gpu, n_prompts: int, prompt: int, n_completions: int, mean: int) -> float:
-    """Count the seconds of vLLM for completions of `mean` tokens to prompts of `prompt` tokens, without its start."""
+def sampling_seconds(
+    shape: Shape, gpu: Gpu, n_prompts: int, prompt: int, n_completions: int, mean: int, n_gpus: int = 1
+) -> float:
+    """Count the seconds of vLLM for completions of `mean` tokens to prompts of `prompt` tokens, without its start.
+
+    `n_gpus` share each of its steps; what they say to each other is not counted. Raises `ValueError` if the weights do
+    not fit.
+    """
     weights, per_token = 2 * shape.n_parameters, shape.kv_bytes_per_token(2)
-    reading = gpu.bandwidth * PEAK_OF_READING
-    matrices, kernels = gpu.operations * PEAK_OF_MATRICES, gpu.operations * PEAK_OF_ATTENTION
+    reading = n_gpus * gpu.bandwidth * PEAK_OF_READING
+    matrices, kernels = (n_gpus * gpu.operations * peak for peak in (PEAK_OF_MATRICES, PEAK_OF_ATTENTION))
     n_tokens = n_completions * mean
-    room = LIMIT * gpu.gpu_mem_mb * MIB - weights
+    memory = LIMIT * n_gpus * gpu.gpu_mem_mb * MIB
+    if weights >= memory:
+        raise ValueError(f"has {weights / 1e9:.0f} GB of weights and {n_gpus} x {gpu.name} hold {memory / 1e9:.0f}")
+    room = memory - weights
     of_one = per_token * (mean + prompt * n_prompts / n_completions)  # completions of a prompt share its keys
     at_once = min(max(1, int(room / of_one)), MOST_AT_ONCE, n_completions)
     n_steps = max(mean, n_tokens / at_once)
@@ -90,19 +99,23 @@ def lengths(n: int, longest: int) -> list[int]:
 
 
 def seconds(step: Step, grpo: PolicyGradient, gpu: Gpu, prompt: int, completions: Sequence[int]) -> list[float]:
-    """Seconds of the parts of one step; each of its prompts has `prompt` tokens."""
-    shape, n_rows = step.shape, step.n_rows
+    """Seconds of the parts of one step; each of its prompts has `prompt` tokens.
+
+    Processes share the rows of a step, and a server's GPUs each of its steps.
+    """
+    shape, n_rows, n_trainers, n_servers = step.shape, step.n_rows, step.n_processes, max(1, grpo.n_server_gpus)
     weights = 2 * shape.n_parameters  # bytes
     n_tokens, seen = sum(completions), sum(n * prompt + n * n // 2 for n in completions)  # seen: pairs of tokens
+    at_once = n_trainers * n_servers  # GPUs that sample
     matrices = gpu.operations * PEAK_OF_MATRICES
     kernels = gpu.operations * PEAK_OF_ATTENTION
     reading = gpu.bandwidth * PEAK_OF_READING
 
     # a batch of completions, for `steps_per_generation` steps
     n_steps, n_decoded = grpo.steps_per_generation, max(completions)
-    prompts = n_steps * n_rows // grpo.num_generations * 2 * shape.n_in_matrices * prompt / matrices
-    read = (n_decoded * weights + n_steps * seen * shape.kv_bytes_per_token(2)) / reading
-    decoding = max(read, n_steps * n_tokens * 2 * shape.n_parameters / matrices)
+    prompts = n_steps * n_rows // grpo.num_generations * 2 * shape.n_in_matrices * prompt / matrices / at_once
+    read = (n_decoded * weights / n_servers + n_steps * seen * shape.kv_bytes_per_token(2) / at_once) / reading
+    decoding = max(read, n_steps * n_tokens * 2 * shape.n_parameters / matrices / at_once)
     if grpo.sampler == "transformers":
         new_weights, sampling = 0.0, prompts + max(decoding, n_decoded * PER_LAYER * shape.num_hidden_layers)
     else:
@@ -121,7 +134,7 @@ def seconds(step: Step, grpo: PolicyGradient, gpu: Gpu, prompt: int, completions
     return [
         new_weights / n_steps,
         sampling / n_steps,
-        ceil(n_rows / grpo.n_jobs) * PER_PROGRAM,
-        (3 + more) * 2 * (in_layers + in_head) / matrices,
-        (4.5 + more) * attention / kernels,
+        ceil(n_rows / n_trainers / grpo.n_jobs) * PER_PROGRAM,
+        (3 + more) * 2 * (in_layers + in_head) / matrices / n_trainers,
+        (4.5 + more) * attention / kernels / n_trainers,
     ]

@@ -125,10 +125,19 @@ class Refining(Compared[Arm]):
                 own.n_predictions,
                 own.max_output_tokens,
                 self.n_shards(name),
+                own.batch_size,
             )
             for name in self.refined_for_training
             if name in self.part_names
         ]
+        if self.probe and self.training:
+            n_prompts, longest = self.training.prompts_per_task, self.sampled("", PROBE).max_output_tokens
+            for name in self.refined_for_training:
+                size = per_part * n_prompts if per_part and name in self.part_names else None
+                stage, folder, jobs = f"{name}: {PROBE}", f"{name}/{PROBE}", self.n_shards(name)
+                planned.append(
+                    PlannedSampling(stage, folder, model, size, self.probe, longest, jobs, self.probe, is_most=True)
+                )
         for task_set in self.evaluation.sets:
             for branch in self.branches:
                 arm, number = self.arm_and_turn(branch)
@@ -136,8 +145,10 @@ class Refining(Compared[Arm]):
                 n = self.first_turn_predictions(task_set.name, branch) if number == 1 else turn.n_predictions
                 size, jobs = task_set.expected_size, self.n_shards(task_set.name)
                 stage, folder = f"{task_set.name}: {branch}", f"{task_set.name}/{branch}"
-                limit = own.max_output_tokens
-                planned.append(PlannedSampling(stage, folder, self.model_of(turn), size, n, limit, jobs, number > 1))
+                limit, sampler = own.max_output_tokens, self.model_of(turn)
+                planned.append(
+                    PlannedSampling(stage, folder, sampler, size, n, limit, jobs, own.batch_size, number > 1)
+                )
         return planned
 
     @property
@@ -187,6 +198,9 @@ class Refining(Compared[Arm]):
     def sources(self) -> Iterable[Download | None]:
         sections = [*self.all_models.values(), self.problems]
         return (section.download for section in sections if section)
+
+    def trained_on(self) -> Iterable[Download | None]:
+        return [self.problems.download] if self.problems and self.training else []
 
     @property
     def part_names(self) -> list[str]:

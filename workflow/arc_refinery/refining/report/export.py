@@ -51,4 +51,5 @@ def _row(domain: Domain, graded: GradedAttempt, set_name: str, name: str, run: i
             "n_tokens": attempt.n_tokens,
             "finish_reason": attempt.finish_reason,
         },
+        is_cut=attempt.finish_reason == "length",
     )

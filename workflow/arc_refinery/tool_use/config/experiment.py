@@ -363,6 +363,7 @@ class ToolUse(Compared[ToolArm]):
                 n,
                 longest,
                 held.shards,
+                n,
             )
             for held in self.data.heldout
             for arm in self.arms
@@ -378,6 +379,9 @@ class ToolUse(Compared[ToolArm]):
 
     def sources(self) -> Iterable[Download | None]:
         return [self.model.download, *(questions.download for questions in self.sets.values())]
+
+    def trained_on(self) -> Iterable[Download | None]:
+        return (questions.download for questions in self.data.train)
 
     @cached_property
     def sets(self) -> dict[str, Questions]:

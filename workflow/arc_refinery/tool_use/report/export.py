@@ -42,4 +42,5 @@ def exported(side: Side[ToolUse], set_name: str) -> Iterator[Exported]:
                             "adapter": episode.adapter,
                             "n_tokens": episode.n_tokens,
                         },
+                        is_cut=episode.ending in ("truncated", "tokens"),
                     )
