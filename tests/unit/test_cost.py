@@ -12,7 +12,7 @@ from arc_refinery.config import PolicyGradient, load_experiment
 from arc_refinery.doctor.cost import Assumed, cost_page, sampling_cost, sampling_costs, step_seconds
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import PUBLISHED_SHAPES
-from arc_refinery.refining.config.training import PromptChoice
+from arc_refinery.refining.config.training import PromptChoice, Training
 from arc_refinery.sampling.gpu_memory import steps
 from arc_refinery.sampling.gpu_time import CHOOSING, GPUS, PEAK_OF_READING, PER_TOKEN, START, sampling_seconds
 
@@ -66,11 +66,12 @@ def test_prompts_are_read_once_for_each_batch_of_completions():
 
 
 def test_a_probe_is_counted():
-    content = load_experiment(ROOT / "config/multi-turn-rl.yaml")
-    training = content.training.model_copy(update={"select": PromptChoice(probe=4)})
-    stages = {planned.stage: planned for planned in content.model_copy(update={"training": training}).planned_sampling}
-    probe = stages["part1: probe"]
-    assert (probe.n_tasks, probe.n_completions, probe.is_most) == (10_000 * content.training.prompts_per_task, 4, True)
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    assert isinstance(experiment.training, Training)
+    training = experiment.training.model_copy(update={"select": PromptChoice(probe=4), "prompts_per_task": 3})
+    changed = experiment.model_copy(update={"training": training})
+    (probe,) = (planned for planned in changed.planned_sampling if planned.stage == "part1: probe")
+    assert (probe.n_tasks, probe.n_completions, probe.is_most) == (10_000 * 3, 4, True)
 
 
 def test_processes_share_the_work_of_a_step():

@@ -90,8 +90,12 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
 
 
 def without_attempts(experiment: Refining, folder: Path, results: SetResults) -> list[str]:
-    """Return a sentence on each turn in which tasks have no attempts, though there was something to answer."""
-    n, sentences = len(results.task_ids), {}
+    """Return sentences on turns in which tasks have no attempts, though there was something to answer.
+
+    Turns of which the same is to be said share one.
+    """
+    n = len(results.task_ids)
+    said: dict[str, dict[str, None]] = {}  # and of which branches, each once
     for arm in experiment.arms:
         for number, branch in enumerate(arm.branches, 1):
             asked = set(results.task_ids)
@@ -101,15 +105,18 @@ def without_attempts(experiment: Refining, folder: Path, results: SetResults) ->
                 if arm.turns[number - 1].refinement(experiment.refinement).include_errors:
                     can_be_refined |= earlier["status"].isin(load_domain(experiment.domain).failures_to_refine)
                 asked = set(earlier.loc[can_be_refined, "task_id"])
-            where = f"`{results.name}`, `{branch}`"
             if not asked:
-                sentences[branch] = f"{where}: nothing could be refined, so turn {number} has no attempts on any task."
+                sentence = f"nothing could be refined, so turn {number} has no attempts on any task."
+                said.setdefault(sentence, {})[branch] = None
             elif n_missing := len(asked - set(results.branches[branch]["task_id"])):
                 reason = _too_long(folder / results.name / branch / "prompts.parquet", branch)
                 tasks = f"{n_missing} of {n} tasks" if number == 1 else f"{n_missing} of {len(asked)} tasks to refine"
                 end = ", which count as unsolved" if number == 1 else ""
-                sentences[branch] = f"{where}: **no attempts on {tasks}**{end}: {reason}."
-    return list(sentences.values())
+                said.setdefault(f"**no attempts on {tasks}**{end}: {reason}.", {})[branch] = None
+    return [
+        f"`{results.name}`, {', '.join(f'`{branch}`' for branch in branches)}: {sentence}"
+        for sentence, branches in said.items()
+    ]
 
 
 def _too_long(prompts: Path, label: str) -> str:
