@@ -1,11 +1,11 @@
 #!/bin/sh
 # What both recipes run in a bare Debian 12, in the folder that holds the repository. Usage: containers/install.sh cpu|gpu
-# cpu: the default set. gpu: the set with vLLM for CUDA 13, 9 GB more. The folder `environment` is the one that jobs use.
+# cpu: the default set. gpu: the set with vLLM for CUDA 13. The folder `environment` is the one that jobs use.
 set -eu
 set=${1:-cpu}
 case $set in
-  cpu) environments="env" used=.venv ;;
-  gpu) environments="env gpu-env" used=.venv-gpu ;;
+  cpu) environments="env" used=.venv needed_once= ;;
+  gpu) environments="env gpu-env" used=.venv-gpu needed_once=.venv ;;
   *) echo "containers/install.sh: the set is $set; expected cpu or gpu" >&2; exit 1 ;;
 esac
 
@@ -18,5 +18,5 @@ rm -rf /var/lib/apt/lists/*
 git config --system --add safe.directory "$(pwd)"
 make $environments PYTHON=python3
 ln -s $used environment
-rm -rf /root/.cache
+rm -rf /root/.cache $needed_once
 chmod -R a+rX .

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 import numpy as np
@@ -16,7 +17,8 @@ from arc_refinery.sandbox import Executor, Limits, Outcome, Program
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=3.0, memory_mb=256)
 MODES = {"alone": (2, 1), "shared": (1, 32)}  # number of servers, programs per child
 NOBODY = 65534
-PROGRAM_USER = NOBODY if os.geteuid() == 0 else os.geteuid()  # whom programs run as
+HAS_NOBODY = int(Path("/proc/self/uid_map").read_text().split()[-1]) > NOBODY  # not so in some containers
+PROGRAM_USER = NOBODY if os.geteuid() == 0 and HAS_NOBODY else os.geteuid()  # whom programs run as
 PATIENCE_SECONDS = 20  # for a handful of programs: far more than the limits allow them
 
 GRID = np.array([[1, 2]], np.uint8)
