@@ -12,7 +12,7 @@ from checkout import SMALL, TOOLS, Checkout, copy, n_attempts
 from cluster.conftest import prepare
 from cluster.pool import Pool, wait_until
 from cluster.runs import LOG, LONG, PROGRESS, SHARD, Run
-from cluster.test_eviction import n_resumed, vacate
+from cluster.test_eviction import hold_and_release, n_resumed, vacate
 from cluster.test_profile import digests, reduce, reduce_tools
 
 pytestmark = [
@@ -49,7 +49,14 @@ def far(pool: Pool, tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-@pytest.mark.parametrize(("base", "change"), [(SMALL, reduce), (TOOLS, reduce_tools)], ids=["refining", "tool-use"])
+def reduce_with_probe(content: dict[str, Any]) -> None:
+    reduce(content)
+    content["training"]["select"] = {"probe": 2, "min_mixed": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("base", "change"), [(SMALL, reduce_with_probe), (TOOLS, reduce_tools)], ids=["refining", "tool-use"]
+)
 def test_a_whole_run_ends_as_a_local_one(
     base: str, change: Change, far: Path, tmp_path: Path, condor: Callable[..., Run]
 ):
@@ -74,14 +81,17 @@ def test_a_whole_run_ends_as_a_local_one(
     assert logs(local) <= logs(remote)
 
 
-def test_an_evicted_job_continues(far: Path, condor: Callable[..., Run], pool: Pool):
+@pytest.mark.parametrize("interrupt", [vacate, hold_and_release])
+def test_an_interrupted_job_continues(
+    interrupt: Callable[[Run, int], None], far: Path, condor: Callable[..., Run], pool: Pool
+):
     checkout = prepare(far, 120)
     config = checkout.change(elsewhere, LONG)
     run = condor(checkout, "--", SHARD, config=config, profile=PROFILE)
     number = run.job("sample", status=2)["ClusterId"]
     progress = f"second/execute/*/{PROGRESS}"
     wait_until(lambda: sum(map(n_attempts, pool.folder.glob(progress))) >= 60, 90, run.explain)
-    vacate(run, number)
+    interrupt(run, number)
     assert run.end() == 0, run.explain()
     assert n_resumed(checkout.folder / LOG) >= 60
     shard = (checkout.folder / SHARD).read_bytes()
