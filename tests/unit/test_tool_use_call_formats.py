@@ -297,9 +297,11 @@ def test_what_is_around_a_call_is_named(written: str, hint: str):
     ],
     ids=["closed twice", "closed once", "with a space"],
 )
-def test_a_call_in_doubled_braces_is_read(call: str):
-    read = FORMATS["hermes"].read(call, {})
-    assert read == ("calculator", {"expression": "1 + 1"})
+@pytest.mark.parametrize("inside", ["1 + 1", "</tool_call>"], ids=["a sum", "a tag"])
+def test_a_call_in_doubled_braces_is_read(call: str, inside: str):
+    text = f"<tool_call>\n{call.replace('1 + 1', inside)}\n</tool_call> and more"
+    _, (written,) = FORMATS["hermes"].split(text)
+    assert FORMATS["hermes"].read(written.text, {}) == ("calculator", {"expression": inside})
 
 
 @pytest.mark.parametrize(
