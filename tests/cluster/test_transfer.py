@@ -141,3 +141,14 @@ def test_a_job_that_fails_ends_the_run_with_its_reason(far: Path, condor: Callab
     assert run.end() == 1, run.explain()
     assert "prompts.parquet: " in run.text and "held" not in run.text
     assert not (checkout.folder / SHARD).exists()
+
+
+def test_an_image_makes_jobs_of_the_container_universe(prepared: Checkout, condor: Callable[..., Run]):
+    """No machine of the pool has Apptainer; test_images.py runs such jobs."""
+    image = "/images/arc.sif"
+    run = condor(prepared, "--force", "--", SHARD, config=LONG, profile=PROFILE, ARC_REFINERY_IMAGE=image)
+    job = run.job("sample")
+    assert (job["WantContainer"], job["ContainerImage"]) == (True, "arc.sif")
+    assert image in job["TransferInput"]
+    names = {variable.partition("=")[0] for variable in job["Environment"].split()}
+    assert "PATH" not in names and "HOME" in names  # the image has its own
