@@ -87,3 +87,10 @@ def test_a_project_is_not_laid_out_in_what_is_copied(folder: str):
     with pytest.raises(InputError, match="outside of"):
         Init(folder=str(ROOT / folder)).run()
     assert not (ROOT / "config/mine").exists()
+
+
+def test_an_empty_folder_stays_the_one_where_the_command_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    Init(folder=".").run()
+    assert Path("Snakefile").is_file()
+    assert Path.cwd() == tmp_path and not [path for path in tmp_path.iterdir() if path.name.startswith("tmp")]

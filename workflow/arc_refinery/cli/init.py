@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 from tyro.conf import Positional
@@ -10,7 +11,7 @@ from arc_refinery.commands.flags import Command
 from arc_refinery.commands.outputs import Output, Outputs
 from arc_refinery.config import Line
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
+from arc_refinery.files import writing
 from arc_refinery.runs.project import LINKS, PARTS, project_files
 
 
@@ -34,16 +35,20 @@ class Init(Command):
         source, folder = project_files(), Path(self.folder).resolve()
         if any(folder.is_relative_to(source / part) for part in PARTS):
             raise InputError(f"{folder}: is inside of what would be copied; name a folder outside of {source}")
-        with atomic_write(folder) as unfinished:
-            unfinished.mkdir()
-            for part in PARTS:
-                (unfinished / part).parent.mkdir(exist_ok=True)
-                if (source / part).is_dir():
-                    shutil.copytree(source / part, unfinished / part)
-                else:
-                    shutil.copy(source / part, unfinished / part)
-            for link, target in LINKS.items():
-                (unfinished / link).symlink_to(target)
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)  # an empty one stays: it may be where the command was typed
+            with TemporaryDirectory(dir=folder) as temporary:
+                unfinished = Path(temporary)
+                for part in PARTS:
+                    (unfinished / part).parent.mkdir(exist_ok=True)
+                    if (source / part).is_dir():
+                        shutil.copytree(source / part, unfinished / part)
+                    else:
+                        shutil.copy(source / part, unfinished / part)
+                for link, target in LINKS.items():
+                    (unfinished / link).symlink_to(target)
+                for path in unfinished.iterdir():
+                    path.rename(folder / path.name)
         print(
             f"{folder}: choose or write a config (config/README.md, examples/), and run it:\n"
             f"  cd {folder}\n"

@@ -94,18 +94,13 @@ def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterat
 def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Assumed) -> Cost:
     prompt = assumed.prompt or max(1, (planned.model.window - planned.longest) // 2)
     mean = assumed.answer or ceil(planned.longest * TYPICAL)
-    of_job, shape, n_gpus = (
-        ceil(n_tasks / planned.n_jobs),
-        shape_of(planned.model.path),
-        planned.model.tensor_parallel_size,
-    )
-    n_prompts = of_job * ceil(planned.n_completions / planned.per_prompt)
+    of_job, n_gpus = ceil(n_tasks / planned.n_jobs), planned.model.tensor_parallel_size
+    n_prompts, shape = of_job * ceil(planned.n_completions / planned.per_prompt), shape_of(planned.model.path)
     try:
         of_one = sampling_seconds(shape, gpu, n_prompts, prompt, of_job * planned.n_completions, mean, n_gpus)
     except ValueError as error:
-        raise InputError(
-            f"{planned.stage}: {planned.model.path} {error}; name another --gpu, or raise tensor_parallel_size"
-        ) from None
+        advice = "name another --gpu, or raise tensor_parallel_size"
+        raise InputError(f"{planned.stage}: {planned.model.path} {error}; {advice}") from None
     n_completions, n_used = n_tasks * planned.n_completions, planned.n_jobs * n_gpus
     return Cost(planned.stage, planned.n_jobs, n_completions, n_completions * mean, n_used * (START + of_one) / HOUR)
 
