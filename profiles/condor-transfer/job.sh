@@ -22,7 +22,7 @@ fill() {
 }
 
 python=(python)
-if [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
+if [ -z "${ARC_REFINERY_IMAGE:-}" ] && [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
   mkdir environment
   tar -xf "$ARC_REFINERY_ENVIRONMENT" -C environment
   python=("$PWD/environment/bin/python")

@@ -68,10 +68,10 @@ def test_prompts_are_read_once_for_each_batch_of_completions():
 def test_a_probe_is_counted():
     experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
     assert isinstance(experiment.training, Training)
-    training = experiment.training.model_copy(update={"select": PromptChoice(probe=4), "prompts_per_task": 3})
+    training = experiment.training.model_copy(update={"select": PromptChoice(probe=4)})
     changed = experiment.model_copy(update={"training": training})
     (probe,) = (planned for planned in changed.planned_sampling if planned.stage == "part1: probe")
-    assert (probe.n_tasks, probe.n_completions, probe.is_most) == (10_000 * 3, 4, True)
+    assert (probe.n_tasks, probe.n_completions, probe.is_most) == (10_000, 4, True)
 
 
 def test_processes_share_the_work_of_a_step():

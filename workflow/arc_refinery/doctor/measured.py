@@ -73,7 +73,10 @@ def _sampled(planned: PlannedSampling, results: Path, logs: Path, gpu: Gpu | Non
     if gpu is None:
         return row
     n_tasks = max(1, len(rows) // planned.n_completions)
-    cost = sampling_cost(planned, n_tasks, gpu, Assumed(max(1, round(prompt)), max(1, round(answer))))
+    try:
+        cost = sampling_cost(planned, n_tasks, gpu, Assumed(max(1, round(prompt)), max(1, round(answer))))
+    except InputError:  # its weights do not fit this card
+        return [*row, "–"]
     return [*row, f"{(cost.hours or 0) * HOUR / planned.model.tensor_parallel_size:,.0f}"]  # seconds of jobs
 
 

@@ -78,7 +78,7 @@ class ChildSetup:
             ),
             filter=filter,
             sharing=sharing,
-            has_nobody=_is_mapped(NOBODY, Path("/proc/self/uid_map").read_text()),
+            has_nobody=_is_mapped(NOBODY, Path("/proc/self/uid_map")),
             out_of_memory=wire.encode_result(
                 Result(Status.memory, (), "MemoryError", f"more than {limits.memory_mb} MB")
             ),
@@ -123,8 +123,10 @@ def confine(setup: ChildSetup, cpu_seconds: int) -> None:
         setup.filter.install()
 
 
-def _is_mapped(user: int, uid_map: str) -> bool:
-    ranges = ([int(number) for number in line.split()] for line in uid_map.splitlines())
+def _is_mapped(user: int, uid_map: Path) -> bool:
+    if not uid_map.exists():  # a kernel without user namespaces
+        return True
+    ranges = ([int(number) for number in line.split()] for line in uid_map.read_text().splitlines())
     return any(first <= user < first + length for first, _, length in ranges)
 
 

@@ -131,9 +131,9 @@ class Refining(Compared[Arm]):
             if name in self.part_names
         ]
         if self.probe and self.training:
-            n_prompts, longest = self.training.prompts_per_task, self.sampled("", PROBE).max_output_tokens
-            for name in self.refined_for_training:
-                size = per_part * n_prompts if per_part and name in self.part_names else None
+            longest = self.sampled("", PROBE).max_output_tokens
+            for name in self.refined_for_training:  # one prompt per task
+                size = per_part if name in self.part_names else self.evaluation_set(name).expected_size
                 stage, folder, jobs = f"{name}: {PROBE}", f"{name}/{PROBE}", self.n_shards(name)
                 planned.append(
                     PlannedSampling(stage, folder, model, size, self.probe, longest, jobs, self.probe, is_most=True)

@@ -55,3 +55,7 @@ class RowsExperiment(Refining):
 
     def sources(self) -> Iterable[Download | None]:
         return [*super().sources(), *(task_set.download for task_set in self.evaluation.sets)]
+
+    def trained_on(self) -> Iterable[Download | None]:
+        named = [name for name in self.training_tasks if name not in self.part_names]
+        return [*super().trained_on(), *(self.evaluation_set(name).download for name in named)]
