@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from arc_refinery.tool_use.calls.formats.json_calls import end_of_object, read_object, write_object
+from arc_refinery.tool_use.calls.formats.json_calls import end_of_call, read_object, write_object
 from arc_refinery.tool_use.calls.formats.protocol import WrittenCall
 from arc_refinery.tool_use.calls.formats.tags import CHATML_ENDS, CHATML_MARKS, UNCLOSED, split_tagged, start_of_tag
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
@@ -23,20 +23,10 @@ class Hermes:
 
     def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
         """Tags inside the texts of a JSON object are part of it."""
-        return split_tagged(text, _end_of_call)
+        return split_tagged(text, end_of_call)
 
     def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
         return read_object(call, "arguments")
 
     def example(self, tool: ToolSignature) -> str:
         return write_object(tool, "arguments")
-
-
-def _end_of_call(text: str, start: int) -> int:
-    """Return where an object ends, also one in doubled braces (json_calls.py)."""
-    start += len(text[start:]) - len(text[start:].lstrip())
-    if not text.startswith("{{", start):
-        return end_of_object(text, start)
-    end = end_of_object(text, start + 1)
-    rest = text[end:].lstrip()
-    return len(text) - len(rest) + 1 if rest.startswith("}") else end

@@ -86,6 +86,16 @@ def end_of_object(text: str, start: int) -> int:
         return start
 
 
+def end_of_call(text: str, start: int) -> int:
+    """Return where an object ends, as `end_of_object`; also one in doubled braces."""
+    start += len(text[start:]) - len(text[start:].lstrip())
+    if not text.startswith("{{", start):
+        return end_of_object(text, start)
+    end = end_of_object(text, start + 1)
+    rest = text[end:].lstrip()
+    return len(text) - len(rest) + 1 if rest.startswith("}") else end
+
+
 def is_cut_off(text: str) -> bool:
     """Return whether a text is the beginning of a JSON value."""
     try:
