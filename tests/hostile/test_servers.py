@@ -349,7 +349,7 @@ def as_nobody(environment: dict[str, str], folder: str) -> dict[str, Any]:
     return {"env": environment, "cwd": folder, "user": arena.NOBODY, "group": arena.NOBODY, "extra_groups": []}
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not arena.HAS_NOBODY, reason="there is no other user")
+@pytest.mark.skipif(os.geteuid() != 0 or not arena.HAS_NOBODY, reason="this run has one user")
 def test_all_of_this_as_an_ordinary_user(request: pytest.FixtureRequest) -> None:
     packages = {str(Path(package.__file__ or "").parents[1]) for package in (numpy, arc_refinery)}
     with tempfile.TemporaryDirectory() as folder:

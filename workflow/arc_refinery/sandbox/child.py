@@ -110,12 +110,13 @@ def confine(setup: ChildSetup, cpu_seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))  # a backstop: the server measures precisely
     for what, most in setup.rlimits:
         resource.setrlimit(what, (most, most))
-    if os.geteuid() == 0 and setup.has_nobody:  # root is exempt from NPROC and may write every file
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-    elif os.geteuid() == 0 and _capset(_CAPABILITIES, _NONE):  # without them, the user that started the container
-        raise OSError(ctypes.get_errno(), "capset failed")
+    if os.geteuid() == 0:  # root is exempt from NPROC and may write every file
+        if setup.has_nobody:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+        elif _capset(_CAPABILITIES, _NONE):  # without them, it is the user that started the container
+            raise OSError(ctypes.get_errno(), "capset failed")
     prctl(PR_SET_PDEATHSIG, SIGKILL)  # after setresuid, which clears it
     if os.getppid() != setup.server_pid:
         raise ProcessLookupError("the server is gone")
