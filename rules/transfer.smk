@@ -15,9 +15,9 @@ def code_and_config() -> str:
     models = [model.path for model in (experiment.model, *experiment.samplers.values()) if not model.download]
     named = [file.path for file in experiment.files_named() if file.key != "model.path"]
     functions = [code.path for _, code, _ in experiment.own_functions]
-    environment = filter(None, [None if image else os.environ.get("ARC_REFINERY_ENVIRONMENT")])
+    environment = "" if image else os.environ.get("ARC_REFINERY_ENVIRONMENT", "")
     bases = Layers.of(config, config_origin()).files[1:]
-    paths = {"rules", "workflow", "config", *bases, *models, *map(str, [*named, *functions]), *environment} - {"."}
+    paths = {"rules", "workflow", "config", *bases, *models, *map(str, [*named, *functions]), environment} - {"", "."}
     return ", ".join(sorted(path for path in paths if not path.startswith(("/", "workflow/", "config/"))))
 
 
