@@ -10,7 +10,7 @@ import pytest
 import yaml
 from checkout import ROOT, Checkout
 
-from arc_refinery.cli.init import Init
+from arc_refinery.cli import init
 from arc_refinery.errors import InputError
 
 pytestmark = pytest.mark.snakemake
@@ -83,14 +83,15 @@ def test_a_project_of_the_installed_package_plans_and_runs_what_a_checkout_does(
 
 
 @pytest.mark.parametrize("folder", ["config/mine", "workflow/models"])
-def test_a_project_is_not_laid_out_in_what_is_copied(folder: str):
+def test_a_project_is_not_laid_out_in_what_is_copied(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(init, "project_files", lambda: tmp_path)
     with pytest.raises(InputError, match="outside of"):
-        Init(folder=str(ROOT / folder)).run()
-    assert not (ROOT / "config/mine").exists()
+        init.Init(folder=str(tmp_path / folder)).run()
+    assert not (tmp_path / folder).exists()
 
 
 def test_an_empty_folder_stays_the_one_where_the_command_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    Init(folder=".").run()
+    init.Init(folder=".").run()
     assert Path("Snakefile").is_file()
     assert Path.cwd() == tmp_path and not [path for path in tmp_path.iterdir() if path.name.startswith("tmp")]
