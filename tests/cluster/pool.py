@@ -210,6 +210,11 @@ class Pool:
         job_ads: list[dict[str, Any]] = json.loads(self.client(*command, "-constraint", constraint) or "[]")
         return job_ads
 
+    def remove(self, number: int | str) -> None:
+        """Remove a job, and wait until it has left the queue: one that runs is only asked to end."""
+        self.client("condor_rm", str(number))
+        wait_until(lambda: not self.jobs(f"ClusterId == {number}"), 60, lambda: f"job {number} stays in the queue")
+
     def processes(self) -> list[psutil.Process]:
         """The daemons and the jobs that run."""
         return psutil.Process(self._master.pid).children(recursive=True) if self._master else []

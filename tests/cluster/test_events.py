@@ -41,7 +41,7 @@ def busy(pool: Pool) -> Iterator[str]:
     (job,) = wait_until(lambda: pool.jobs("JobStatus == 2"), 60, lambda: "the pool is not busy")
     yield str(job["ClusterId"])
     if pool.jobs(f"ClusterId == {job['ClusterId']}"):
-        pool.client("condor_rm", str(job["ClusterId"]))
+        pool.remove(job["ClusterId"])
 
 
 def test_a_held_job_fails_its_run_and_does_not_stay_in_the_queue(
@@ -95,7 +95,7 @@ def test_a_busy_machine_is_no_missing_machine(prepared: Checkout, busy: str, con
     job = run.job("sample", status=1)
     wait_until(lambda: pool.jobs(f"ClusterId == {job['ClusterId']} && LastRejMatchTime > 0"), 60, run.explain)
     time.sleep(5)  # some looks of the watch
-    pool.client("condor_rm", busy)
+    pool.remove(busy)
     run.job("sample", status=2)
     assert "No machine of the pool" not in run.text
 
@@ -193,7 +193,7 @@ def test_a_run_leaves_other_runs_and_jobs_of_others_alone(
     beside = condor(sampling.checkout, "--force", "results/small/tasks/heldout.parquet", config=LONG)
     assert beside.end() == 0, beside.explain()
     (other,) = pool.jobs('Cmd == "/bin/sleep"')
-    pool.client("condor_rm", str(other["ClusterId"]))
+    pool.remove(other["ClusterId"])
     assert sampling.end() == 0, sampling.explain()
 
 
@@ -220,7 +220,7 @@ def test_a_job_whose_logs_cannot_be_written_is_held_and_the_next_run_completes(
     number = run.job("sample", status=1)["ClusterId"]
     run.says("submitted to HTCondor")
     shutil.rmtree(newest(run).parent)
-    pool.client("condor_rm", busy)
+    pool.remove(busy)
     assert f"condor_rm {number}" in run.says(f"Job {number} (sample-0) is held")
     pool.client("condor_rm", str(number))
     assert run.end(60) == 1
