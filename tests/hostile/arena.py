@@ -17,7 +17,9 @@ from arc_refinery.sandbox import Executor, Limits, Outcome, Program
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=3.0, memory_mb=256)
 MODES = {"alone": (2, 1), "shared": (1, 32)}  # number of servers, programs per child
 NOBODY = 65534
-HAS_NOBODY = int(Path("/proc/self/uid_map").read_text().split()[-1]) > NOBODY  # not so in some containers
+# Not so in some containers; a line has the first user here, the first outside, and their number.
+_USERS = [[*map(int, line.split())] for line in Path("/proc/self/uid_map").read_text().splitlines()]
+HAS_NOBODY = any(NOBODY in range(first, first + number) for first, _, number in _USERS)
 PROGRAM_USER = NOBODY if os.geteuid() == 0 and HAS_NOBODY else os.geteuid()  # whom programs run as
 PATIENCE_SECONDS = 20  # for a handful of programs: far more than the limits allow them
 

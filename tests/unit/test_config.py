@@ -730,6 +730,7 @@ def test_an_image_or_archive_of_an_environment_is_not_looked_into(
     content = {"base": str(ROOT / "config/config.yaml"), "experiment": "mine", "model": {"backend": "vllm"}}
     content["resources"] = {"sample": {"venv": str(tmp_path)}}
     experiment = validate_experiment(content, "mine.yaml")
+    monkeypatch.setenv(variable, "")
     assert environment_warnings(experiment, "mine.yaml")
     monkeypatch.setenv(variable, "/shared/one")
     assert environment_warnings(experiment, "mine.yaml") == []

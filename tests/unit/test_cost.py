@@ -55,6 +55,15 @@ def test_a_model_that_does_not_fit_is_refused_and_fits_on_more_cards(wording: Wo
     assert sampling_cost(planned._replace(model=split), 10, small, Assumed()).hours
 
 
+def test_weights_that_transformers_has_in_4_bits_fit_a_smaller_card():
+    """8e9 parameters are 16.1 GB in 16 bits; in 4, with embeddings in 16, about 6."""
+    small, numbers = replace(GPUS["rtx4090"], gpu_mem_mb=16_000), (1, 10, 1, 100)
+    with pytest.raises(ValueError, match="16 GB of weights"):
+        sampling_seconds(LLAMA_8B, small, *numbers)
+    quantized = sampling_seconds(LLAMA_8B, small, *numbers, in_4bit=True)
+    assert quantized == sampling_seconds(LLAMA_8B, GPUS["rtx4090"], *numbers)  # unpacked, as many bytes are moved
+
+
 def test_prompts_are_read_once_for_each_batch_of_completions():
     experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
     (planned, *_) = experiment.planned_sampling

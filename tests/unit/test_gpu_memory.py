@@ -370,16 +370,27 @@ def test_where_no_number_of_passes_is_enough_another_gpu_is_advised(wording: Wor
     assert "lower training.grpo.kv_cache_gb" in warning and "gpu_memory_utilization" not in warning
 
 
-@pytest.mark.parametrize("gpu_mem_mb", [32000, 40000, 48000])
-def test_the_keys_that_are_advised_make_it_fit(gpu_mem_mb: int):
+@pytest.mark.parametrize(
+    ("gpu_mem_mb", "more"),
+    [
+        (32000, {}),
+        (40000, {}),
+        (48000, {}),
+        (40000, {"kv_cache_gb": 8.0}),
+        (32000, {"kv_cache_gb": 4.0, "sleep_mode": True}),
+    ],
+    ids=["32000", "40000", "48000", "cache", "asleep"],
+)
+def test_the_keys_that_are_advised_make_it_fit(gpu_mem_mb: int, more: dict[str, Any]):
     changes: dict[str, Any] = {"resources__train__gpu_mem_mb": gpu_mem_mb}
+    changes |= {f"training__grpo__{key}": value for key, value in more.items()}
     (warning,) = memory_warnings(changed("multi-turn-rl", **changes), "c.yaml")
-    ways = re.findall(r"set (training\.\S+) to (\S+)((?: and \S+ to [\d.]+)?(?: with \S+ \d+)?)", warning)
+    ways = re.findall(r"set (training\.\S+) to (\S+)((?: and \S+ to [^ ,]+)*(?: with \S+ \d+)?)", warning)
     assert ways
-    for key, value, more in ways:
-        followed = {key: value} | dict(re.findall(r"(?:and|with) (\S+) (?:to )?([\d.]+)", more))
+    for key, value, rest in ways:
+        followed = {key: value} | dict(re.findall(r"(?:and|with) (\S+) (?:to )?([^ ,]+)", rest))
         advised = {name.replace(".", "__"): yaml.safe_load(text.rstrip(",")) for name, text in followed.items()}
-        assert memory_warnings(changed("multi-turn-rl", **changes, **advised), "c.yaml") == [], key
+        assert memory_warnings(changed("multi-turn-rl", **changes | advised), "c.yaml") == [], key
 
 
 def test_vllm_needs_room_for_one_window(wording: Wording):

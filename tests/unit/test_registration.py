@@ -7,6 +7,7 @@ from typing import Any
 
 import handmade
 import pytest
+from checkout import ROOT
 from handmade_episodes import experiment as episodes_experiment
 from messages import Wording
 
@@ -69,6 +70,20 @@ def test_afterwards_a_change_is_kept_beside_the_first_declaration(tmp_path: Path
     assert not is_registered(declared(has_primary=False, seed=3), folder)
     assert is_registered(declared(), folder)  # changed back
     assert len({line["hash"] for line in lines(folder)}) == 2
+
+
+def test_keys_of_a_section_that_was_empty_are_named_and_the_section_is_not(tmp_path: Path):
+    content = {"base": str(ROOT / "config/multi-turn-rl.yaml"), "experiment": "tiny"}
+    empty, filled = (
+        validate_experiment(content | {"training": {"select": select}}, "test", ArcExperiment)
+        for select in ({}, {"min_mixed": 0.7})
+    )
+    folder = tmp_path / "tiny"
+    run(empty, folder)
+    (folder / empty.set_names[0]).mkdir()
+    (folder / empty.set_names[0] / "000.parquet").touch()
+    (warning,) = run(filled, folder)
+    assert warning.partition(": ")[2].startswith("`training.select.min_mixed` from its default to 0.7.")
 
 
 def test_a_set_with_another_name_begins_nothing_anew(tmp_path: Path):

@@ -227,7 +227,7 @@ def _environments(resources: Resources) -> list[Wanted]:
 
 def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
     """Return a line for each kind of job whose environment lacks what its settings need: vLLM, or torch for GPUs."""
-    if {"ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"} & os.environ.keys():  # these have the packages of all jobs
+    if any(map(os.environ.get, ("ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"))):  # they have all jobs' packages
         return []
     samplers = [(f"{key}.backend", model.backend) for key, model in experiment.samplers.items()]
     trainings = [("training.grpo.sampler", run.grpo.sampler) for run in experiment.runs.values()]

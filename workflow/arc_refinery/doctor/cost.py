@@ -79,6 +79,8 @@ def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
             f"Grading {n_completions:,} completions takes about {n_completions * PER_PROGRAM / HOUR:.1f} CPU hours; "
             f"they and their verdicts take about {max(1, round(disk / 1e6)):,} MB on disk."
         )
+    if any(model.backend == "transformers" for model in experiment.samplers.values()):
+        blocks.append("Sampling with `backend: transformers` takes longer than counted here.")
     return "\n\n".join([*blocks, _assumptions(assumed), *_not_counted(costs)])
 
 
@@ -94,13 +96,14 @@ def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterat
 def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Assumed) -> Cost:
     prompt = assumed.prompt or max(1, (planned.model.window - planned.longest) // 2)
     mean = assumed.answer or ceil(planned.longest * TYPICAL)
-    of_job, n_gpus = ceil(n_tasks / planned.n_jobs), planned.model.tensor_parallel_size
-    n_prompts, shape = of_job * ceil(planned.n_completions / planned.per_prompt), shape_of(planned.model.path)
+    model, of_job = planned.model, ceil(n_tasks / planned.n_jobs)
+    n_gpus, shape = model.tensor_parallel_size, shape_of(model.path)
+    n_prompts, n_of_job = of_job * ceil(planned.n_completions / planned.per_prompt), of_job * planned.n_completions
     try:
-        of_one = sampling_seconds(shape, gpu, n_prompts, prompt, of_job * planned.n_completions, mean, n_gpus)
+        of_one = sampling_seconds(shape, gpu, n_prompts, prompt, n_of_job, mean, n_gpus, model.use_4bit_quantization)
     except ValueError as error:
         advice = "name another --gpu, or raise tensor_parallel_size"
-        raise InputError(f"{planned.stage}: {planned.model.path} {error}; {advice}") from None
+        raise InputError(f"{planned.stage}: {model.path} {error}; {advice}") from None
     n_completions, n_used = n_tasks * planned.n_completions, planned.n_jobs * n_gpus
     return Cost(planned.stage, planned.n_jobs, n_completions, n_completions * mean, n_used * (START + of_one) / HOUR)
 

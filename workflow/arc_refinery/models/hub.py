@@ -11,7 +11,6 @@ next run, unfinished files start again.
 import errno
 import json
 import logging
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -123,10 +122,9 @@ def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
         raise
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
-        command = shlex.join(["hf", "upload", repository, str(folder), *(["--private"] if is_private else [])])
         raise InputError(
             f"{repository}: cannot be uploaded ({first_line}). {folder} is complete: `hf auth login` on this machine "
-            f"with a token that may write, then `{command}`"
+            "with a token that may write, then the same command again"
         ) from None
     return str(address)
 

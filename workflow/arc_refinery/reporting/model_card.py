@@ -186,7 +186,7 @@ def _method(source: Source) -> str:
 
 def _without_links(block: str) -> str:
     """Leave out pictures, and links to files beside the report, which are not published."""
-    return re.sub(r"(!?)\[([^]]*)\]\((?!https?:)[^)]*\)", lambda link: "" if link[1] else link[2], block)
+    return re.sub(r"(?<!\w)(!?)\[([^]]*)\]\((?!https?:)[^)]*\)", lambda link: "" if link[1] else link[2], block)
 
 
 def _findings(report: str) -> Iterator[str]:

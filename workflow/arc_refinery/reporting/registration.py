@@ -92,7 +92,9 @@ def _changes(first: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tupl
     """Return the keys whose values differ, `training.grpo.beta`, with both values; None: the default."""
     before, after = (dict(_flat(settings, "")) for settings in (first, now))
     keys = dict.fromkeys([*before, *after])
-    return {key: (before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)}
+    sections = {key for key in keys if any(other.startswith(f"{key}.") for other in keys)}  # empty in one of the two
+    changed = (key for key in keys if before.get(key) != after.get(key) and key not in sections)
+    return {key: (before.get(key), after.get(key)) for key in changed}
 
 
 def _flat(value: Any, key: str) -> Any:

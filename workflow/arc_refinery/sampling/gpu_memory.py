@@ -126,7 +126,7 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
             case "transformers":
                 shape, width = shape_of(model.path), WIDTH[model.dtype]
                 n_rows, n_tokens, load = _together(experiment.sampled_together, shape, model.window)
-                items = _weights(shape, width, model.use_4bit_quantization)
+                items = weight_items(shape, width, model.use_4bit_quantization)
                 items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
                 if not experiment.sampled_together.n_tokens and shape.attends_to_all:
                     items["keys of a turn, kept for the next one"] = n_tokens * shape.kv_bytes_per_token(width)
@@ -151,7 +151,7 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
     shape, width, n_gpus = shape_of(model.path), WIDTH[model.dtype], model.tensor_parallel_size
     # vLLM 0.31's defaults for offline sampling: on an H100, on smaller GPUs
     n_batched, n_sequences = (16384, 1024) if gpu_mem_mb * MIB >= 70 * GIB else (8192, 256)
-    needed = {name: n_bytes // n_gpus for name, n_bytes in _weights(shape, width, in_4bit=False).items()}
+    needed = {name: n_bytes // n_gpus for name, n_bytes in weight_items(shape, width, in_4bit=False).items()}
     needed |= _engine(shape, width, n_batched, n_sequences)
     per_token = shape.kv_bytes_per_token(1 if model.kv_cache_dtype == "fp8" else width) // n_gpus
     advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
@@ -255,9 +255,11 @@ def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
             text = f"set {key}.sleep_mode to true"
             text += "" if has_cache else f" and {key}.gpu_memory_utilization to {utilization}"
             changes.append((text, replace(step, settings=asleep)))
-        server = grpo.model_copy(update={"sampler": "vllm-server", "sleep_mode": False})
+        server = grpo.model_copy(update={"sampler": "vllm-server", "sleep_mode": False, "kv_cache_gb": None})
         n_gpus = grpo.n_training_processes + grpo.sampler_gpus
         text = f"set {key}.sampler to vllm-server and resources.train.gpus to {n_gpus}"
+        text += f" and {key}.sleep_mode to false" if grpo.sleep_mode else ""
+        text += f" and {key}.kv_cache_gb to null" if has_cache else ""
         changes.append((text, replace(step, settings=server)))
     if not step.lora.load_in_4bit:
         in_4bit = step.lora.model_copy(update={"load_in_4bit": True})
@@ -271,7 +273,7 @@ def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
 def _held(step: Step, passes: int, gpu_mem_mb: int) -> tuple[Items, str, Faults]:
     """Return what a step holds in so many passes, what is left for vLLM's KV cache, and why that is too little."""
     shape, width = step.shape, WIDTH[step.model.dtype]
-    frozen = _weights(shape, width, step.lora.load_in_4bit)
+    frozen = weight_items(shape, width, step.lora.load_in_4bit)
     n_adapter = shape.n_in_adapter(step.lora.lora_r, step.lora.target_modules)
     frozen["adapter: weights, gradients, optimizer"] = n_adapter * ADAPTER[2 if step.lora.load_in_4bit else 4]
     sampling: Items = {}  # never at the same time as a pass
@@ -347,7 +349,8 @@ def forward_pass(shape: Shape, width: int, tokens: int) -> int:
     return tokens * width * (5 * shape.intermediate_size + 3 * shape.hidden_size)
 
 
-def _weights(shape: Shape, width: int, in_4bit: bool) -> Items:
+def weight_items(shape: Shape, width: int, in_4bit: bool) -> Items:
+    """Return the bytes of a model's weights, whose numbers have `width` bytes, with what unpacking 4 bits takes."""
     if not in_4bit:
         return {f"weights ({shape.n_parameters / 1e9:.2f}e9 x {width} bytes)": shape.n_parameters * width}
     packed = shape.n_in_matrices

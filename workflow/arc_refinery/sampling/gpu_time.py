@@ -20,7 +20,7 @@ from statistics import NormalDist
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.models.shape import Shape
-from arc_refinery.sampling.gpu_memory import LIMIT, MIB, Step
+from arc_refinery.sampling.gpu_memory import LIMIT, MIB, Step, weight_items
 
 # Assumed
 PEAK_OF_MATRICES = 0.4  # share of a GPU's peak that products of matrices reach
@@ -61,21 +61,28 @@ GPUS = {
 
 
 def sampling_seconds(
-    shape: Shape, gpu: Gpu, n_prompts: int, prompt: int, n_completions: int, mean: int, n_gpus: int = 1
+    shape: Shape,
+    gpu: Gpu,
+    n_prompts: int,
+    prompt: int,
+    n_completions: int,
+    mean: int,
+    n_gpus: int = 1,
+    in_4bit: bool = False,
 ) -> float:
     """Count the seconds of vLLM for completions of `mean` tokens to prompts of `prompt` tokens, without its start.
 
-    `n_gpus` share each of its steps; what they say to each other is not counted. Raises `ValueError` if the weights do
-    not fit.
+    `n_gpus` share each of its steps; what they say to each other is not counted. Weights in 4 bits take less memory and
+    as much time, because each step unpacks them. Raises `ValueError` if the weights do not fit.
     """
     weights, per_token = 2 * shape.n_parameters, shape.kv_bytes_per_token(2)
     reading = n_gpus * gpu.bandwidth * PEAK_OF_READING
     matrices, kernels = (n_gpus * gpu.operations * peak for peak in (PEAK_OF_MATRICES, PEAK_OF_ATTENTION))
     n_tokens = n_completions * mean
-    memory = LIMIT * n_gpus * gpu.gpu_mem_mb * MIB
-    if weights >= memory:
-        raise ValueError(f"has {weights / 1e9:.0f} GB of weights and {n_gpus} x {gpu.name} hold {memory / 1e9:.0f}")
-    room = memory - weights
+    memory, stored = LIMIT * n_gpus * gpu.gpu_mem_mb * MIB, sum(weight_items(shape, 2, in_4bit).values())
+    if stored >= memory:
+        raise ValueError(f"has {stored / 1e9:.0f} GB of weights and {n_gpus} x {gpu.name} hold {memory / 1e9:.0f}")
+    room = memory - stored
     of_one = per_token * (mean + prompt * n_prompts / n_completions)  # completions of a prompt share its keys
     at_once = min(max(1, int(room / of_one)), MOST_AT_ONCE, n_completions)
     n_steps = max(mean, n_tokens / at_once)
