@@ -60,7 +60,8 @@ pathvars:
 # The first words are Snakemake's own prefix.
 prefix = f"set -euo pipefail; export HF_HUB_OFFLINE=1 ARC_REFINERY_SNAKEMAKE={os.getpid()}"
 image = os.environ.get("ARC_REFINERY_IMAGE")
-if image and DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method:
+runs_in_image = DeploymentMethod.APPTAINER in workflow.deployment_settings.deployment_method
+if image and runs_in_image:
     prefix += ' PYTHONPATH="$PWD/workflow"'  # the image has the code from when it was built
 
     container: image

@@ -43,6 +43,16 @@ def mind_cores():
         )
 
 
+def mind_image():
+    """Refuse an image within an image; say so if an image is named and not used, or asked for and not named."""
+    if on_htcondor() and runs_in_image:
+        raise WorkflowError("--sdm apptainer: the profiles for HTCondor run jobs in ARC_REFINERY_IMAGE; leave it out")
+    if image and not on_htcondor() and not runs_in_image:
+        logger.warning(f"ARC_REFINERY_IMAGE is {image}, and jobs run without it; add --sdm apptainer, or unset it")
+    if runs_in_image and not image:
+        logger.warning("--sdm apptainer: jobs run without an image; export ARC_REFINERY_IMAGE=/path/to/image.sif")
+
+
 def planned_jobs():
     """The benchmark of each job to run, and the numbers of the jobs that it waits for."""
     dag = workflow.dag
@@ -81,6 +91,7 @@ onstart:
         interrupt_once()
     else:
         end_on_signals()
+    mind_image()
     mind_pool()
     if this_run and not workflow.local_exec and not on_htcondor():
         this_run.leaves_jobs_in(workflow.executor_plugin.name)

@@ -139,3 +139,4 @@ def test_the_page_names_what_is_assumed_and_what_is_missing(capsys: pytest.Captu
         for block in capsys.readouterr().out.strip().split("\n\n")[2:]:
             wording(block)
     assert "not counted" in cost_page(load_experiment(ROOT / "config/code-demo.yaml"), H100, Assumed())
+    wording(cost_page(load_experiment(ROOT / "config/config.yaml"), H100, Assumed()).split("\n\n")[3])
