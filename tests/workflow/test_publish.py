@@ -13,6 +13,7 @@ from messages import Wording
 from processes import BIN
 
 from arc_refinery import records
+from arc_refinery.config import load_experiment
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 
@@ -68,6 +69,11 @@ def test_what_was_published_loads_from_the_hub_and_writes_what_the_experiment_wo
     assert hub.private == {"me/adapter"}
     assert hub.commits["model", "me/adapter", "main"] == files_of(output)
     assert all(path.stat().st_mode & 0o044 == 0o044 for path in output.iterdir())  # colleagues can read them
+
+    shared = load_experiment(output / "settings.json")
+    assert (shared.model.path, shared.model.revision) == ("owner/tiny", commit)
+    original = load_experiment(finished_once.folder / "results/small/settings.json")
+    assert shared.model_copy(update={"model": original.model}) == original
 
     prompts = finished_once.folder / "results/small/part1/turn1/prompts.parquet"
     texts = [prompt.text for prompt in records.read(prompts, Prompt)]

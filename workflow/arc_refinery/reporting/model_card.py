@@ -3,7 +3,8 @@
     adapter_config.json, adapter_model.safetensors   names the base model on the hub, with its commit
     tokenizer.json, chat_template.jinja, ...         the base model's, as the adapter was trained with them
     wording/                                         texts of the prompts, of domains that have an editable wording
-    settings.json, training.jsonl                    every key of the experiment; every step of the training
+    settings.json                                    every key of the experiment, with the base model's name on the hub
+    training.jsonl                                   every step of the training
     README.md                                        the model card
 
 The card quotes the report, so nothing is said of an adapter that its experiment did not find.
@@ -37,10 +38,10 @@ TOKENIZER = (
     "vocab.json",
     "merges.txt",
 )
-STEPS = "training.jsonl"
+STEPS, SETTINGS = "training.jsonl", "settings.json"
 WORDING = "wording"
 CARD = "README.md"
-NAMES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, *TOKENIZER, "settings.json", STEPS, WORDING, CARD)
+NAMES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, *TOKENIZER, SETTINGS, STEPS, WORDING, CARD)
 MOST_LINES = 200  # of an example
 CODE = "with the code of commit"  # begins a block of reports (provenance.py)
 
@@ -78,13 +79,13 @@ def read_source(folder: Path) -> Source:
         (folder / ADAPTER_CONFIG, "the folder of a trained adapter, such as results/demo/adapters/trained"),
         (folder / ADAPTER_WEIGHTS, "the weights of the adapter; train it again"),
         (
-            results / "settings.json",
+            results / SETTINGS,
             "an adapter in the results of its experiment, results/<experiment>/adapters/<name>",
         ),
     ):
         if not path.is_file():
             raise InputError(f"{path}: no such file; expected {what}")
-    experiment = config.load_experiment(results / "settings.json")
+    experiment = config.load_experiment(results / SETTINGS)
     known = [*experiment.adapters, *experiment.kept_adapters]
     if folder.absolute().name not in known:
         raise InputError(
@@ -94,7 +95,7 @@ def read_source(folder: Path) -> Source:
     if not report.is_file():
         raise InputError(
             f"{report}: no such file; the card quotes the report. Make it first: "
-            f"snakemake --cores 2 --configfile {results / 'settings.json'}"
+            f"snakemake --cores 2 --configfile {results / SETTINGS}"
         )
     return Source(folder.absolute(), experiment, results, read_text(report, "a report"))
 
@@ -110,7 +111,7 @@ def base_of(source: Source, named: str | None) -> Base:
         record = record_of(fetched_folder(source.results, download))
         return Base(download.repository, read_json(record, "what `arc-refinery fetch` wrote").get("commit"))
     raise InputError(
-        f"{source.results / 'settings.json'}: model.path is the folder {source.experiment.model.path}, which others do "
+        f"{source.results / SETTINGS}: model.path is the folder {source.experiment.model.path}, which others do "
         "not have; give the model's name on the hub with --base owner/name"
     )
 
@@ -123,8 +124,10 @@ def write_folder(source: Source, base: Base, license_name: str | None, folder: P
     (folder / ADAPTER_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
     download = source.experiment.model.download
     model = fetched_folder(source.results, download) if download else Path(source.experiment.model.path)
-    files = [source.folder / ADAPTER_WEIGHTS, source.results / "settings.json"]
-    files += [source.folder / STEPS, *(model / name for name in TOKENIZER)]
+    keys = read_json(source.results / SETTINGS, "the settings of an experiment")
+    keys["model"] |= {"path": base.repository, "revision": base.revision}
+    (folder / SETTINGS).write_text(json.dumps(keys, indent=1) + "\n")
+    files = [source.folder / ADAPTER_WEIGHTS, source.folder / STEPS, *(model / name for name in TOKENIZER)]
     for path in filter(Path.is_file, files):
         shutil.copyfile(path, folder / path.name)
     if save := getattr(config.part(source.experiment.kind, "report"), "save_wording", None):
