@@ -115,6 +115,11 @@ class PlannedSampling(NamedTuple):
     per_prompt: int  # completions of a prompt, which vLLM reads once
     is_most: bool = False  # fewer if attempts before are right
 
+    def shards(self, results: Path) -> list[Path]:
+        """Return the files that it has written; `results` is the experiment's folder."""
+        folder = results / self.folder
+        return sorted((folder / "attempts").glob("*.parquet")) or sorted(folder.glob("[0-9]*.parquet"))
+
 
 class TrainedRow(NamedTuple):
     """The longest row of a training, in tokens, for the estimate of a GPU's memory."""

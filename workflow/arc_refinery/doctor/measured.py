@@ -56,8 +56,7 @@ bfloat16 and a GPU for each job."""
 
 def _sampled(planned: PlannedSampling, results: Path, logs: Path, gpu: Gpu | None) -> list[object]:
     """Return a row of the table; none if the stage was not sampled here."""
-    folder = results / planned.folder
-    files = sorted((folder / "attempts").glob("*.parquet")) or sorted(folder.glob("[0-9]*.parquet"))
+    files = planned.shards(results)
     times = [path for kind in ("sample", "episodes") for path in logs.glob(f"benchmarks/{planned.folder}/{kind}-*.tsv")]
     if not files or not times:
         return []

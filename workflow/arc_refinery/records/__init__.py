@@ -13,6 +13,7 @@ from arc_refinery.records.files import (
     from_rows,
     kind_of,
     notes,
+    packages_of,
     read,
     read_all,
     remake,

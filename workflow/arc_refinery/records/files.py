@@ -1,8 +1,8 @@
 """Files that stages exchange: Parquet with fixed schemas, written atomically, read lazily and checked strictly.
 
-Each file's metadata contain its kind, the schema version, the package version, the seed, and hashes: of the settings
-that made it, of the files whose rows its rows answer, and of the ids of its own rows. No measurements (times, memory)
-are stored, so equal settings give equal bytes.
+Each file's metadata contain its kind, the schema version, the versions of packages, the seed, and hashes: of the
+settings that made it, of the files whose rows its rows answer, and of the ids of its own rows. No measurements (times,
+memory) are stored, so equal settings give equal bytes.
 """
 
 import hashlib
@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, check_regular, content_hash
+from arc_refinery.packages import installed_versions
 from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
 
 SCHEMA_VERSION = 2
@@ -67,7 +67,7 @@ def writer(
     metadata = {
         "kind": cls.KIND,
         "schema_version": str(SCHEMA_VERSION),
-        "package_version": version("arc-refinery"),
+        "packages": json.dumps(dict(installed_versions())),
         "seed": str(seed),
         "settings": settings_hash(settings),
         **({"made_from": content_hash(made_from)} if made_from else {}),
@@ -219,11 +219,12 @@ def settings_of(path: Path) -> str:
 
 def notes(path: Path) -> dict[str, Any]:
     """Return the short facts that were written with the file."""
-    try:
-        content = json.loads(_metadata(path).get("notes", "{}"))
-    except ValueError as error:
-        raise RecordError(f"{path}: its notes are not valid JSON ({error}). {remake(path)}") from None
-    return dict(content)
+    return dict(_json(path, "notes"))
+
+
+def packages_of(path: Path) -> dict[str, str]:
+    """Return the versions of the packages with which a file was written; empty if it does not say them."""
+    return dict(_json(path, "packages"))
 
 
 def check(path: Path, cls: type[RecordClass]) -> None:
@@ -316,6 +317,13 @@ def _batches(
                 start = end
     except (pa.ArrowException, OSError) as error:
         raise RecordError(f"{path}: cannot be read ({error}). {remake(path)}") from None
+
+
+def _json(path: Path, name: str) -> Any:
+    try:
+        return json.loads(_metadata(path).get(name, "{}"))
+    except ValueError as error:
+        raise RecordError(f"{path}: its {name} are not valid JSON ({error}). {remake(path)}") from None
 
 
 def _metadata(path: Path) -> dict[str, str]:

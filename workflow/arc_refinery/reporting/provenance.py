@@ -7,8 +7,7 @@ settings    model: {path: workflow/models/tiny, window: 1024}
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ from pydantic import BaseModel
 from arc_refinery import records
 from arc_refinery.config import REPORT, TUNING, Experiment, marked
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
+from arc_refinery.packages import PACKAGES, installed_versions
 from arc_refinery.reporting.markdown import markdown_table
+from arc_refinery.training.samples import FILE as SAMPLES
 
 NO_RESULT = {"experiment", "compare", "resources", "shards_per_grading_job"}  # settings that do not affect results
 COMMIT = "ARC_REFINERY_COMMIT"  # variable of the environment
-PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 
 
 def settings(experiment: Experiment) -> list[str]:
@@ -56,7 +56,7 @@ def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[i
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
         f"with the code of commit {commit()}, seeds: {named}. That file holds every key of the configuration. "
         f"[Time and memory of the stages](../logs/{name}/machine-time.md), as measured by Snakemake.",
-        markdown_table(["package", "version"], _versions(PACKAGES)),
+        _packages(experiment, folder),
         *_downloads(experiment, folder),
     ]
 
@@ -76,15 +76,30 @@ def _downloads(experiment: Experiment, folder: Path) -> list[str]:
     ]
 
 
-def _versions(packages: Sequence[str]) -> list[list[str]]:
-    """Return (package, version) of the installed packages."""
-    rows = []
-    for package in packages:
-        try:
-            rows.append([package, version(package)])
-        except PackageNotFoundError:
-            continue
-    return rows
+def _packages(experiment: Experiment, folder: Path) -> str:
+    """Return a table of the versions that sampled, trained, and wrote the report; one column if these are equal."""
+    sampled = [path for planned in experiment.planned_sampling for path in planned.shards(folder)]
+    trained = [folder / "adapters" / name / SAMPLES for name in experiment.adapters]
+    columns = {
+        "sampling": _versions(sampled),
+        "training": _versions(path for path in trained if path.exists()),
+        "this report": installed_versions(),
+    }
+    columns = {name: versions for name, versions in columns.items() if versions}
+    if all(versions == installed_versions() for versions in columns.values()):
+        columns = {"version": installed_versions()}
+    names = [name for name in PACKAGES if any(name in versions for versions in columns.values())]
+    rows = [[name, *(versions.get(name, "–") for versions in columns.values())] for name in names]
+    return markdown_table(["package", *columns], rows)
+
+
+def _versions(paths: Iterable[Path]) -> dict[str, str]:
+    """Return the versions of the packages that wrote these files, several if they differ."""
+    versions: dict[str, set[str]] = {}
+    for path in paths:
+        for name, text in records.packages_of(path).items():
+            versions.setdefault(name, set()).add(text)
+    return {name: ", ".join(sorted(texts)) for name, texts in versions.items()}
 
 
 def commit() -> str:
