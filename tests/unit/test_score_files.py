@@ -91,10 +91,13 @@ def test_files_of_other_tools_are_read_without_naming_a_column(tmp_path: Path):
     expected = {"": {"q0": 1.0, "q1": 0.5, "q2": 0.0}}  # means over epochs
     whole = tmp_path / "log.json"
     failed = {"id": "q9", "epoch": 1, "scores": None, "error": {"message": "no answer"}}
-    whole.write_text(json.dumps({"version": 2, "samples": [*INSPECT, failed], "reductions": [{"scorer": "match"}]}))
+    unscored = {"id": "q8", "epoch": 1, "scores": {"match": {"value": float("nan")}}}
+    whole.write_text(
+        json.dumps({"version": 2, "samples": [*INSPECT, failed, unscored], "reductions": [{"scorer": "match"}]})
+    )
     with ZipFile(tmp_path / "log.eval", "w") as archive:
         archive.writestr("header.json", "{}")
-        for sample in [*INSPECT, failed]:
+        for sample in [*INSPECT, failed, unscored]:
             archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
     for name in ("log.json", "log.eval"):
         assert read_scores([tmp_path / name], ScoreColumns())[0][0].runs == expected
@@ -126,7 +129,9 @@ def test_forms_of_files_give_the_same_scores(tmp_path: Path):
         writer.writeheader()
         writer.writerows(rows)
     lines(tmp_path / "a.jsonl", rows)
-    for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.csv", "a.parquet"):
+    with gzip.open(tmp_path / "a.json.gz", "wt") as packed:
+        json.dump(rows, packed)
+    for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz", "a.csv", "a.parquet"):
         (side,), _ = read_scores([tmp_path / name], ScoreColumns(task="question", run="seed"))
         assert side.runs == {"0": {"q0": 0.0, "q1": 1.0, "q2": 0.0}, "1": {"q0": 1.0, "q1": 0.0, "q2": 1.0}}
 
@@ -147,6 +152,66 @@ def test_runs_are_paired_and_what_one_side_lacks_is_left_out(tmp_path: Path):
     page = scores_page([more, first], ScoreColumns(run="seed"))
     assert "Of `c.jsonl` and `a.jsonl`, the 2 runs that both have are compared." in page
     assert cells(page, "`c.jsonl` − `a.jsonl`")[0][2] == "−2.500"  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4
+    part = side("d.jsonl", {(seed, task): 1 for seed in (0, 1) for task in ("x", "y")} | {(2, "x"): 0})
+    page = scores_page([part, first], ScoreColumns(run="seed"))
+    assert cells(page, "`d.jsonl` − `a.jsonl`")[0][1] == "2"  # run 2, which is not compared, costs no task
+
+
+def test_the_order_of_rows_and_sums_of_floats_make_no_difference(tmp_path: Path):
+    scores = [0.1, 0.2, 0.3, 0.7, 0.1, 0.9]
+    rows = [{"id": task, "score": score} for task in range(9) for score in scores]
+    page = scores_page([lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", rows[::-1])], ScoreColumns())
+    (row,) = cells(page, "`a.jsonl` −")
+    assert row[2:6] == ["+0.0", "[+0.0, +0.0]", "0 / 0", "1.000"]
+    more = [{"id": task, "score": task / 20 + shift} for shift in (0, 0.1) for task in range(9)]
+    files = [lines(tmp_path / f"{name}.jsonl", part) for name, part in (("c", more[9:]), ("d", more[:9]))]
+    (row,) = cells(scores_page(files, ScoreColumns()), "`c.jsonl` −")
+    assert row[4:6] == ["9 / 0", "1.000"] and row[-1] == "no"  # all alike, so nothing shows how tasks vary
+
+
+def test_runs_that_are_all_alike_are_tested_as_one(tmp_path: Path):
+    def page(n_runs: int) -> list[str]:
+        paths = [
+            lines(
+                tmp_path / f"{name}.jsonl",
+                [{"id": n, "seed": seed, "score": int(n < right)} for seed in range(n_runs) for n in range(10)],
+            )
+            for name, right in (("a", 5), ("b", 0))
+        ]
+        (row,) = cells(scores_page(paths, ScoreColumns(run="seed")), "`a.jsonl` −")
+        return row
+
+    assert page(1)[1:] == page(3)[1:]
+    assert page(3)[5] == "0.062"  # 2 / 2^5
+
+
+@pytest.mark.parametrize("scores", [(2, 3), (-1, 0)])
+def test_ratings_whose_differences_are_one_are_no_shares(tmp_path: Path, scores: tuple[int, int]):
+    """Student's t of 1, 1, 1, 0: 0.75 ± 3.182 x 0.25."""
+    low, high = scores
+    a = lines(tmp_path / "a.jsonl", [{"id": n, "score": high if n else low} for n in range(4)])
+    b = lines(tmp_path / "b.jsonl", [{"id": n, "score": low} for n in range(4)])
+    (row,) = cells(scores_page([a, b], ScoreColumns()), "`a.jsonl` −")
+    assert row[3] == "[−0.046, +1.546]" and row[-1] == "no"
+
+
+def test_different_filters_are_named_and_one_file_may_hold_both(tmp_path: Path):
+    rows = [{"doc_id": n, "filter": name, "acc": n % 2} for name in ("strict", "flexible") for n in range(4)]
+    whole = lines(tmp_path / "both.jsonl", rows)
+    assert "Different filters" not in scores_page([whole], ScoreColumns(side="filter"))
+    parts = [
+        lines(tmp_path / f"{name}.jsonl", [row for row in rows if row["filter"] == name])
+        for name in ("strict", "flexible")
+    ]
+    page = scores_page(parts, ScoreColumns())
+    assert "Different filters: `strict` of `strict.jsonl`, `flexible` of `flexible.jsonl`." in page
+
+
+def test_a_column_of_runs_that_differs_in_each_row_is_named(tmp_path: Path, wording: Wording):
+    path = lines(tmp_path / "a.jsonl", [{"id": n % 2, "model": n // 2, "ts": n, "score": 1} for n in range(4)])
+    with pytest.raises(InputError, match="--runs") as error:
+        scores_page([path], ScoreColumns(run="ts", side="model"))
+    wording(error.value)
 
 
 def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path, wording: Wording):
@@ -197,9 +262,18 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         (
             "".join(f'{{"doc_id": 1, "filter": "{name}", "acc": 1}}\n' for name in ("flexible", "strict")),
             ScoreColumns(),
-            "filter flexible, strict --where",
+            "flexible and strict --where --side",
         ),
         ('{"doc_id": 1, "metrics": ["acc", "acc_norm"], "acc": 1}\n', ScoreColumns(), "--score acc, acc_norm"),
+        ('{"id": 1, "score": "1_000"}\n', ScoreColumns(), "row 1 score '1_000'"),
+        ('{"id": 1, "score": 1e200}\n', ScoreColumns(), "row 1 score 1e+200"),
+        ('{"id": NaN, "score": 1}\n', ScoreColumns(), "row 1 id empty"),
+        ('{"id": 1, "scores": {"a": {"value": 1}, "b": {"value": 0}}}\n', ScoreColumns(), "--score scores.a.value"),
+        (
+            '{"doc_id": 1, "acc": 1, "doc_hash": "a"}\n{"doc_id": 1, "acc": 1, "doc_hash": "b"}\n',
+            ScoreColumns(),
+            "row 2 task 1 doc_hash",
+        ),
     ],
 )
 def test_what_is_no_score_is_refused(
@@ -237,12 +311,14 @@ def test_flags_that_do_not_go_together_are_refused(flags: dict[str, Any], expect
         ("a.csv", b"id,score,score\n1,1,0\n", "score twice"),
         ("a.csv", b"id,score\n1,1,0\n", "row 1 cells"),
         ("a.csv", b"id,score\n,1\n", "row 1 id empty"),
+        ("a.csv", b",id,score\n0,q,0,5\n", "row 1 cells"),
+        ("a.json", b'{"samples": [{"id": 1, "scores": {"s": {"value": NaN}}}]}', "none of its 1 samples"),
         ("a.jsonl.gz", gzip.compress(b'{"id": 1, "score": 1}\n' * 99, mtime=0)[:-20], "cannot be read"),
         ("a.parquet", b"PAR1", "cannot be read"),
         ("a.eval", b"PK", "cannot be read"),
         ("a.json", b'{"a": [{}], "b": [{}]}', "2 lists"),
     ],
-    ids=["two columns", "more cells", "no name", "gzip", "parquet", "zip", "lists"],
+    ids=["two columns", "more cells", "no name", "index", "unscored", "gzip", "parquet", "zip", "lists"],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str, content: bytes, expected: str):
     path = tmp_path / name

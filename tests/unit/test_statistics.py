@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 from itertools import combinations, permutations, product
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from messages import Wording
 
-from arc_refinery.evaluation.intervals import estimate, estimate_difference
+from arc_refinery.evaluation.intervals import estimate_difference
 from arc_refinery.evaluation.power import SHARED, Plan, detectable
 from arc_refinery.evaluation.statistics import (
     Comparison,
@@ -88,6 +87,12 @@ def test_mcnemar_is_the_share_of_sign_patterns_at_least_as_uneven(only_first: in
     assert mcnemar(only_first, only_second) == pytest.approx(np.mean(uneven))
 
 
+def sides(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two sides' flags with these differences, which are -1, 0 or 1."""
+    table = np.atleast_2d(differences)
+    return (table > 0).astype(float), (table < 0).astype(float)
+
+
 def compared(a: np.ndarray, b: np.ndarray) -> Comparison:
     return compare("new", "old", [a], [b])
 
@@ -122,7 +127,7 @@ def test_the_sentence_names_the_better_arm_where_interval_and_test_agree(wording
 @pytest.mark.parametrize(("only_first", "only_second", "n"), [(20, 5, 200), (60, 40, 400)])
 def test_a_detectable_difference_is_found_in_four_experiments_of_five(only_first: int, only_second: int, n: int):
     differences = np.repeat([1.0, -1.0, 0.0], [only_first, only_second, n - only_first - only_second])
-    smallest = detectable(estimate([differences]).standard_error)
+    smallest = detectable(estimate_difference(*sides(differences)))
     centred = differences - differences.mean() + smallest
     samples = np.random.default_rng(0).choice(centred, size=(4000, n))
     z = samples.mean(axis=1) / (samples.std(axis=1, ddof=1) / np.sqrt(n))
@@ -141,7 +146,7 @@ def test_the_expected_power_of_pass_rates_holds_where_its_assumptions_do():
 
 def test_the_expected_power_of_tasks_solved_is_that_of_a_run_with_as_many_changes():
     differences = np.repeat([1.0, -1.0, 0.0], [26, 26, 348])  # 13 % of 400, in equal parts
-    observed = detectable(estimate_difference([differences], [np.zeros(400)]).standard_error)
+    observed = detectable(estimate_difference(*sides(differences)))
     assert Plan(400).detects() == pytest.approx(observed)
     assert Plan(1600).detects() < 0.51 * Plan(400).detects()
 
@@ -249,25 +254,30 @@ def test_two_guess_scores_follow_the_order_of_the_tasks():
     assert two_guess_scores(attempts_table(), ["never tried", "half", "late"]).tolist() == [0.0, 1.0, 0.0]
 
 
-@pytest.mark.parametrize(("n_tasks", "n_runs", "run_spread"), [(300, 1, 0.0), (300, 5, 0.0), (1000, 3, 0.01)])
+@pytest.mark.parametrize(
+    ("n_tasks", "changed", "n_runs", "run_spread"),
+    [
+        (300, 0.2, 1, 0.0),
+        (300, 0.2, 5, 0.0),
+        (400, 0.2, 3, 0.0),
+        (1000, 0.5, 3, 0.01),
+        (400, 0.5, 3, 0.03),
+        (400, 0.5, 10, 0.02),
+    ],
+)
 def test_a_plan_detects_its_difference_in_four_simulated_experiments_of_five(
-    n_tasks: int, n_runs: int, run_spread: float
+    n_tasks: int, changed: float, n_runs: int, run_spread: float
 ):
-    """A task changes hands in 20 % of the cases; what all runs share of its change is what the plan assumes."""
-    rng, plan = np.random.default_rng(0), Plan(n_tasks, changed=0.2, run_spread=run_spread)
+    """What all runs share of a task's change is what the plan assumes."""
+    rng, plan = np.random.default_rng(0), Plan(n_tasks, changed=changed, run_spread=run_spread)
     difference = plan.detects(n_runs)
     found = []
     for _ in range(1500):
         means = difference + rng.normal(0, run_spread, (n_runs, 1))
-
-        def drawn(means: Any, n: int) -> Any:
-            places = rng.random((n, n_tasks))
-            return np.where(places < (0.2 + means) / 2, 1, np.where(places < 0.2, -1, 0))
-
-        takes_common = rng.random((n_runs, n_tasks)) < np.sqrt(SHARED)
-        table = np.where(takes_common, drawn(means.mean(), 1), drawn(means, n_runs))
-        error = np.sqrt(table.mean(0).var(ddof=1) / n_tasks + run_spread**2 / n_runs)
-        found.append(abs(table.mean()) > 1.96 * error)
+        is_common = rng.random((n_runs, n_tasks)) < np.sqrt(SHARED)
+        places = np.where(is_common, rng.random((1, n_tasks)), rng.random((n_runs, n_tasks)))
+        by_first, by_second = places < (changed + means) / 2, places > 1 - (changed - means) / 2  # alone
+        found.append(compare("a", "b", by_first.astype(float), by_second.astype(float)).supports_difference)
     assert np.mean(found) == pytest.approx(0.8, abs=0.04)
 
 
@@ -280,7 +290,10 @@ def test_the_tasks_that_a_plan_needs_are_the_fewest():
 
 
 def test_more_trainings_help_less_than_more_tasks():
-    """(1.96 + 0.84) x sqrt(((0.13 n + 1) / (n + 2)^2) x (0.75 + 0.25 / runs)), by hand for n = 398."""
+    """(1.96 + 0.84) x sqrt(((0.13 n + 1) / (n + 2)^2) x (0.75 + 0.25 / runs)), by hand for n = 398.
+
+    Five trainings take a little more: half of the time they seem to vary more than by chance.
+    """
     plan = Plan(398)
     assert plan.detects() == pytest.approx(2.8016 * (52.74 / 160_000) ** 0.5, rel=1e-4)
-    assert plan.detects(5) == pytest.approx(2.8016 * (52.74 / 160_000 * 0.8) ** 0.5, rel=1e-4)
+    assert 1 < plan.detects(5) / (2.8016 * (52.74 / 160_000 * 0.8) ** 0.5) < 1.03

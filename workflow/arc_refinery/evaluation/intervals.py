@@ -3,7 +3,7 @@
 values                                                      method
 0 or 1 per task (solved or not)                             Wilson's score interval
 a metric per task                                           Student's t over tasks
-a difference -1, 0 or 1 per task                            Agresti and Min: Wald with two added tasks
+a difference of such values                                 Agresti and Min: Wald with two added tasks
 a metric or difference per training run and task            t over tasks and runs, both random
 
 Runs that are all alike count as one.
@@ -25,6 +25,7 @@ LEVEL = 0.95
 # Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
 # variance this many times larger, a factor from benchmarks/coverage.py, for 3 and 5 runs.
 CAUTION = 8.0
+ROUNDING = 1e-9  # differences below this share of the values are none: sums of floats depend on their order
 
 _Table = NDArray[np.float64]
 
@@ -63,32 +64,34 @@ def estimate(values: ArrayLike) -> Estimate:
     A single task shows nothing about other tasks: its interval is its value. Raises ValueError without values.
     """
     table = np.asarray(values, dtype=float)
-    if not table.size:
-        raise ValueError("an interval needs at least one value")
-    if table.shape[1] == 1:
-        mean = float(table.mean())
-        return Estimate(1, _means(table), mean, mean, 0.0, np.inf)
-    if not _is_one_run(table):
-        return _crossed(table)
-    only = set(np.unique(table))
-    if only <= {0.0, 1.0}:
-        return _wilson(table)
-    if only <= {-1.0, 0.0, 1.0}:
-        return _agresti_min(table)
-    return _crossed(table)
+    return _of_one_task(table) or (_wilson(table) if are_flags(table) else _crossed(table))
 
 
 def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
     """Return the mean of a - b, (runs, tasks) values that are paired by run and task."""
-    table = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    if _is_one_run(table) and table.shape[1] > 1 and set(np.unique(table)) <= {-1.0, 0.0, 1.0}:
-        return _agresti_min(table)  # also if no difference is negative, which looks like a share
-    return estimate(table)
+    first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    table = difference_of(first, second)
+    of_flags = are_flags(first) and are_flags(second)
+    return _of_one_task(table) or (_agresti_min(table) if of_flags else _crossed(table))
 
 
-def _is_one_run(table: _Table) -> bool:
-    """Return whether there is one run, or all are alike: then nothing shows how runs vary."""
-    return len(table) > 0 and bool((table == table[0]).all())
+def difference_of(a: _Table, b: _Table) -> _Table:
+    """Return a - b, with 0 where they differ by rounding alone."""
+    table = a - b
+    table[np.abs(table) <= ROUNDING * max(np.abs(a).max(initial=0), np.abs(b).max(initial=0))] = 0.0
+    return table
+
+
+def are_flags(table: _Table) -> bool:
+    """Return whether all values are 0 or 1, in one run or in runs that are all alike: nothing shows how they vary."""
+    return bool(np.isin(table, (0.0, 1.0)).all() and (table == table[:1]).all())
+
+
+def _of_one_task(table: _Table) -> Estimate | None:
+    if not table.size:
+        raise ValueError("an interval needs at least one value")
+    mean = float(table.mean())
+    return Estimate(1, _means(table), mean, mean, 0.0, np.inf) if table.shape[1] == 1 else None
 
 
 def _wilson(table: _Table) -> Estimate:
@@ -119,18 +122,24 @@ def _crossed(table: _Table) -> Estimate:
     """
     n_runs, n_tasks = table.shape
     mean = float(table.mean())
-    task_variance = float(table.mean(0).var(ddof=1)) / n_tasks
-    run_variance, degrees = 0.0, float(n_tasks - 1)
+    task_variance, run_variance = float(table.mean(0).var(ddof=1)) / n_tasks, 0.0
     if n_runs > 1:
         residuals = table - table.mean(0) - table.mean(1, keepdims=True) + mean
         noise = float((residuals**2).sum()) / ((n_runs - 1) * (n_tasks - 1))
         run_variance = max(0.0, float(table.mean(1).var(ddof=1)) - noise / n_tasks) / n_runs
-        cautious = CAUTION * run_variance
-        if parts := cautious**2 / (n_runs - 1) + task_variance**2 / (n_tasks - 1):
-            degrees = float(np.clip((cautious + task_variance) ** 2 / parts, n_runs - 1, n_tasks - 1))
     error = float(np.sqrt(task_variance + run_variance))
+    if error <= ROUNDING * float(np.abs(table).max()):
+        return Estimate(n_tasks, _means(table), mean, mean, 0.0, np.inf)
+    degrees = float(degrees_of(task_variance, run_variance, n_runs, n_tasks))
     half = _quantile(degrees) * error
     return Estimate(n_tasks, _means(table), mean - half, mean + half, error, degrees)
+
+
+def degrees_of(task_variance: float, run_variance: ArrayLike, n_runs: int, n_tasks: int) -> _Table:
+    """Return t's degrees of freedom, for each variance between runs."""
+    cautious = CAUTION * np.asarray(run_variance, dtype=float)
+    parts = cautious**2 / max(1, n_runs - 1) + task_variance**2 / (n_tasks - 1)
+    return np.clip((cautious + task_variance) ** 2 / parts, max(1, n_runs - 1), n_tasks - 1)
 
 
 def _means(table: _Table) -> tuple[float, ...]:

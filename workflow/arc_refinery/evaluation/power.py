@@ -10,7 +10,13 @@ Before a run, nothing is known about its arms, so the results of the demo are as
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from statistics import NormalDist
+from math import inf, sqrt
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import chi2, norm, t
+
+from arc_refinery.evaluation.intervals import Estimate, degrees_of
 
 SIGNIFICANCE = 0.05
 POWER = 0.8  # chance that the experiment of `detectable` shows its difference
@@ -20,17 +26,21 @@ RATE = 0.03  # share of attempts of a turn that are right
 SPREAD = 0.035  # standard deviation over tasks of the true differences of such rates
 SHARED = 0.75  # part of what a task changes that several trainings share (seeds-demo: 0.69 to 0.78)
 MOST_TASKS = 10**7
+_SHARES = (np.arange(100) + 0.5) / 100
 
 
-def detectable(standard_error: float) -> float:
-    """Return the smallest true difference that an experiment with this standard error detects with `POWER`.
+def detectable(estimate: Estimate) -> float:
+    """Return the smallest true difference that an experiment like the one of this estimate detects with `POWER`.
 
-    Two-sided at p < `SIGNIFICANCE`, normal approximation: (z_0.975 + z_power) x standard error. Unlike the number of
-    tasks that a difference of the observed size would take, it does not depend on the observed difference, which is
-    noisy.
+    Two-sided at p < `SIGNIFICANCE`: (t_0.975 + t_power) x standard error, with the estimate's degrees of freedom.
+    Unlike the number of tasks that a difference of the observed size would take, it does not depend on the observed
+    difference, which is noisy.
     """
-    normal = NormalDist()
-    return (normal.inv_cdf(1 - SIGNIFICANCE / 2) + normal.inv_cdf(POWER)) * standard_error
+    return _quantiles(estimate.degrees) * estimate.standard_error
+
+
+def _quantiles(degrees: float) -> float:
+    return float(sum(t.ppf(share, degrees) for share in (1 - SIGNIFICANCE / 2, POWER)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +53,29 @@ class Plan:
     run_spread: float = 0.0  # standard deviation of the true differences of trainings
 
     def detects(self, n_runs: int = 1) -> float:
-        """Return the smallest difference that so many trainings detect."""
+        """Return the smallest difference that so many trainings detect; one training shows nothing of others.
+
+        What several trainings vary by is estimated from them, well or badly, and with it the width of the interval: the
+        power is the mean over what they may show, quantiles of chi square.
+        """
         if self.n_attempts:
-            noise = 2 * RATE * (1 - RATE) / self.n_attempts
-            variance = (SPREAD**2 + noise / n_runs) / self.n_tasks
-        else:  # the standard error of Agresti and Min
-            n = self.n_tasks + 2
-            variance = (self.changed * self.n_tasks + 1) / n**2 * (SHARED + (1 - SHARED) / n_runs)
-        return detectable((variance + self.run_spread**2 / n_runs) ** 0.5)
+            shared, noise = SPREAD**2 / self.n_tasks, 2 * RATE * (1 - RATE) / self.n_attempts / self.n_tasks
+        else:  # the variance of Agresti and Min
+            variance = (self.changed * self.n_tasks + 1) / (self.n_tasks + 2) ** 2
+            shared, noise = SHARED * variance, (1 - SHARED) * variance
+        of_tasks, of_run = shared + noise / n_runs, self.run_spread**2
+        if n_runs == 1:
+            return _quantiles(self.n_tasks - 1 if self.n_attempts else inf) * sqrt(of_tasks)
+        error = sqrt(of_tasks + of_run / n_runs)
+        between = (noise + of_run) * chi2.ppf(_SHARES, n_runs - 1) / (n_runs - 1)
+        of_runs = np.maximum(0, between - noise) / n_runs
+        limits = t.ppf(1 - SIGNIFICANCE / 2, degrees_of(of_tasks, of_runs, n_runs, self.n_tasks))
+        limits *= np.sqrt(of_tasks + of_runs) / error  # of a significant difference, in standard errors
+
+        def lacking(difference: float) -> float:
+            return POWER - float(np.mean(norm.sf(limits - difference) + norm.cdf(-limits - difference)))
+
+        return error * float(brentq(lacking, 0, limits.max() + norm.ppf(POWER)))
 
     def tasks_needed(self, difference: float, n_runs: int) -> int | None:
         """Return the tasks that detect a difference; None if the trainings vary too much for any number of tasks."""

@@ -10,10 +10,10 @@ import csv
 import json
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
-from math import isfinite
+from math import fsum
 from pathlib import Path
 from typing import Any, BinaryIO
 from zipfile import BadZipFile, ZipFile, ZipInfo
@@ -30,10 +30,11 @@ from arc_refinery.rows import READ_ERRORS, read_rows
 TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id")
 SCORES = ("solved", "is_correct", "correct", "right", "score", "reward", "exact_match", "acc", "pass@1")
 GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0}  # letters: those of inspect_ai
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".eval")
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".parquet", ".eval")
 MAX_LISTED = 20
 ZSTANDARD = 93  # a compression of zip files
 MOST_OF_A_CELL = 2**30  # characters of a cell of CSV
+LARGEST = 1e100  # score, with which sums of squares are still numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,16 @@ class Scores:
     name: str
     runs: Mapping[str, Mapping[str, float]]
     n_rows: tuple[int, ...]  # numbers of rows that tasks have in a run, without repetitions
+    filter: str = ""  # of lm-evaluation-harness: how an answer was taken out of a text
 
     @property
     def tasks(self) -> list[str]:
         """Tasks that all runs have, in the order of the first."""
         first, *others = self.runs.values()
         return [task for task in first if all(task in other for other in others)]
+
+    def of(self, runs: Iterable[str]) -> "Scores":
+        return replace(self, runs={run: self.runs[run] for run in runs})
 
     def table(self, tasks: Sequence[str]) -> dict[str, Values]:
         return {run: np.array([values[task] for task in tasks]) for run, values in self.runs.items()}
@@ -76,9 +81,10 @@ def read_scores(paths: Sequence[Path], columns: ScoreColumns) -> tuple[list[Scor
     """
     sums: dict[str, dict[str, dict[str, list[float]]]] = {}
     read: dict[Path, ScoreColumns] = {}
+    filters: dict[str, set[str]] = {}
+    documents: dict[str, Any] = {}
     is_named = len({path.name for path in paths}) == len(paths)  # without their folders
     for path in paths:
-        filters = set()
         for number, row in enumerate(_rows(path), 1):
             where = f"{path}: row {number}"
             if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
@@ -91,30 +97,36 @@ def read_scores(paths: Sequence[Path], columns: ScoreColumns) -> tuple[list[Scor
                 _name(_value(row, column, where), f"{where}: {column}") if column else ""
                 for column in (of_file.task, columns.side, columns.run)
             )
-            values = (
-                sums.setdefault(side or (path.name if is_named else str(path)), {})
-                .setdefault(run, {})
-                .setdefault(task, [])
-            )
+            document = row.get("doc_hash")
+            if document is not None and documents.setdefault(task, document) != document:
+                raise InputError(
+                    f"{where}: task {task} has another doc_hash than in a row before; expected files of the same data"
+                )
+            side = side or (path.name if is_named else str(path))
+            values = sums.setdefault(side, {}).setdefault(run, {}).setdefault(task, [])
             values.append(_number(_value(row, of_file.score, where), f"{where}: {of_file.score}"))
-            filters.add(_text(row.get("filter")))
+            filters.setdefault(side, set()).add(_text(row.get("filter", "")))
+            if len(filters[side]) > 1:  # lm-evaluation-harness scores each answer once for each
+                first, second = sorted(filters[side])
+                raise InputError(
+                    f"{path}: filter is {first} and {second}; choose one, such as --where filter={first}, or compare "
+                    "them with --side filter"
+                )
         if path not in read:
             wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
             raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
-        if len(filters) > 1:  # lm-evaluation-harness scores each answer once for each
-            raise InputError(
-                f"{path}: filter is {', '.join(sorted(filters))}; choose one, such as --where filter={min(filters)}"
-            )
     if len(ways := {(of_file.task, of_file.score) for of_file in read.values()}) > 1:
         found = "; ".join(f"{path}: {of_file.task}, {of_file.score}" for path, of_file in read.items())
         raise InputError(
-            f"{len(ways)} ways to read the task and the score ({found}); name them with --task and --score"
+            f"{len(ways)} ways to read the task and the score ({found}); name them with --task and --score, and "
+            "rename columns that not all files have"
         )
     sides = [
         Scores(
             side,
-            {run: {task: sum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
+            {run: {task: fsum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
             tuple(sorted({len(v) for tasks in runs.values() for v in tasks.values()})),
+            min(filters[side]),
         )
         for side, runs in sums.items()
     ]
@@ -131,13 +143,13 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
 
 def _of_csv(path: Path) -> Iterator[Any]:
     csv.field_size_limit(MOST_OF_A_CELL)
-    rows = csv.DictReader(StringIO(read_text(path, "CSV"), newline=""), restkey="", strict=True)
+    rows = csv.DictReader(StringIO(read_text(path, "CSV"), newline=""), strict=True)
     try:
         names = list(rows.fieldnames or ())
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"{path}: has the column {twice[0]} twice; rename one")
         for number, row in enumerate(rows, 1):
-            if "" in row and "" not in names:
+            if None in row:  # the key of what is beyond the header
                 raise InputError(f"{path}: row {number} has more cells than the header has columns")
             yield row
     except csv.Error as error:
@@ -148,7 +160,7 @@ def _of_json(path: Path) -> list[Any]:
     content = read_json(path, "a list of rows, or an object with one")
     lists = [content] if isinstance(content, list) else []
     if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # a log of inspect_ai
-        return [sample for sample in content["samples"] if _was_scored(sample)]
+        return list(_scored(content["samples"], path))
     if isinstance(content, Mapping):
         lists = [
             value for value in content.values() if isinstance(value, list) and value and isinstance(value[0], dict)
@@ -161,6 +173,10 @@ def _of_json(path: Path) -> list[Any]:
 
 
 def _of_archive(path: Path) -> Iterator[Any]:
+    return _scored(_samples(path), path)
+
+
+def _samples(path: Path) -> Iterator[Any]:
     """Yield the samples of a log of inspect_ai, in the order of their names."""
     check_regular(path)
     try:
@@ -170,8 +186,7 @@ def _of_archive(path: Path) -> Iterator[Any]:
                 is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
                 content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
                 row = decode_json(content, f"{path}: {sample.filename}", "a sample of inspect_ai")
-                if _was_scored(row):
-                    yield row
+                yield row
     except (BadZipFile, NotImplementedError, struct.error, *READ_ERRORS) as error:
         raise InputError(f"{path}: cannot be read as a log of inspect_ai ({error})") from None
 
@@ -185,9 +200,23 @@ def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:
     return content
 
 
-def _was_scored(sample: Any) -> bool:
-    """Return false for a sample of inspect_ai that ended with an error before it was scored."""
-    return not isinstance(sample, Mapping) or sample.get("scores", True) not in (None, {})
+def _scored(samples: Iterable[Any], path: Path) -> Iterator[Any]:
+    """Yield the samples of inspect_ai but those that ended with an error, or that their scorer left unscored."""
+    n_left_out, is_any = 0, False
+    for sample in samples:
+        if not isinstance(sample, Mapping) or _has_score(sample.get("scores", True)):
+            is_any = True
+            yield sample
+        else:
+            n_left_out += 1
+    if n_left_out and not is_any:
+        raise InputError(f"{path}: none of its {n_left_out} samples was scored")
+
+
+def _has_score(scores: Any) -> bool:
+    values = scores.values() if isinstance(scores, Mapping) else [scores]
+    grades = [score.get("value") if isinstance(score, Mapping) else score for score in values]
+    return not all(grade is None or grade != grade for grade in grades)  # nan: not equal to itself
 
 
 def _task_column(row: Mapping[str, Any], path: Path) -> str:
@@ -203,7 +232,8 @@ def _score_column(row: Mapping[str, Any], path: Path) -> str:
     """Return the metric, score or reward of other tools if there is one, or a known name."""
     if isinstance(metrics := row.get("metrics"), list):
         if len(metrics) != 1:
-            raise InputError(f"{path}: has several metrics; give --score, one of {', '.join(map(str, metrics))}")
+            names = ", ".join(map(str, metrics)) or _listed(row)
+            raise InputError(f"{path}: has {len(metrics)} metrics; give --score, one of {names}")
         return str(metrics[0])
     if isinstance(scores := row.get("scores"), Mapping) and len(scores) == 1:
         return f"scores.{next(iter(scores))}.value"
@@ -212,7 +242,8 @@ def _score_column(row: Mapping[str, Any], path: Path) -> str:
     known = [name for name in SCORES if name in row]
     if len(known) != 1:
         which = f"{' or '.join(known)}?" if known else "which column is it?"
-        raise InputError(f"{path}: the score: {which} Give --score, one of {_listed(row)}")
+        scores = {f"scores.{name}.value": 0 for name in row.get("scores") or () if isinstance(row["scores"], Mapping)}
+        raise InputError(f"{path}: the score: {which} Give --score, one of {_listed(scores or row)}")
     return known[0]
 
 
@@ -237,7 +268,7 @@ def _text(value: Any) -> str:
 
 def _name(value: Any, where: str) -> str:
     text = _text(value)
-    if value is None or not text.strip():
+    if value is None or value != value or not text.strip():  # nan is not equal to itself
         raise InputError(f"{where} is empty; expected a name or a number")
     return text
 
@@ -246,9 +277,9 @@ def _number(value: Any, where: str) -> float:
     if isinstance(value, str):
         value = GRADES.get(value.lower(), value)
     try:
-        number = float(value)
+        number = float("nan" if "_" in str(value) else value)  # Python would read 1_000
     except (TypeError, ValueError, OverflowError):
         number = float("nan")
-    if not isfinite(number):
+    if not abs(number) <= LARGEST:
         raise InputError(f"{where} is {value!r:.60}; expected a number, true or false, or one of C, I, P, N")
     return number

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binomtest
 
-from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.intervals import Estimate, are_flags, difference_of, estimate, estimate_difference
 from arc_refinery.evaluation.power import SIGNIFICANCE
 
 _Bools = NDArray[np.bool_]
@@ -30,7 +30,7 @@ class Comparison:
     only_second: int
     difference: Estimate  # share of tasks solved, first minus second
     p_value: float
-    is_exact: bool  # p is McNemar's, of arms sampled once; else that of the interval's t
+    is_exact: bool  # p is McNemar's, of 0 and 1 in one run; else that of the interval's t
     corrected: float | None = None  # Holm's p among all comparisons but the primary one; None: not corrected
     is_primary: bool = False
 
@@ -136,12 +136,14 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
     """Compare which tasks two arms solved; a[r][i]: whether run r of the first one solved task i.
 
     Runs are paired: run r of the first arm with run r of the second. The values of a run are 0 or 1; means over several
-    samplings with one adapter make one run.
+    samplings with one adapter make one run. Runs that are all alike count as one.
     """
-    solved, other = np.mean(np.asarray(a, dtype=float), axis=0), np.mean(np.asarray(b, dtype=float), axis=0)
-    only_first, only_second = int((solved > other).sum()), int((other > solved).sum())
-    difference = estimate_difference(a, b)
-    is_exact = len(difference.runs) == 1 and set(np.unique([solved, other])) <= {0.0, 1.0}
+    tables = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
+    solved, other = (table.mean(axis=0) for table in tables)
+    better = difference_of(solved, other)
+    only_first, only_second = int((better > 0).sum()), int((better < 0).sum())
+    difference = estimate_difference(*tables)
+    is_exact = all(map(are_flags, tables))
     return Comparison(
         first=first,
         second=second,

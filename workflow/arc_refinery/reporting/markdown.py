@@ -154,7 +154,7 @@ DIFFERENCE: Columns[HasDifference] = {
         "that of the difference, for other tasks or questions and, of repeated trainings, for other trainings",
     ),
     "detectable": (
-        lambda row: f"{100 * detectable(row.difference.standard_error):.1f}" if row.difference.standard_error else "–",
+        lambda row: f"{100 * detectable(row.difference):.1f}" if row.difference.standard_error else "–",
         f"the true difference, in points, that an experiment like this one detects with {100 * POWER:.0f} % power at "
         f"p < {SIGNIFICANCE}",
     ),

@@ -11,9 +11,10 @@ FACTORS = (1, 2, 4, 10)  # numbers of tasks
 
 def power_page(plan: Plan, title: str, difference: float | None) -> str:
     """Return a table of detectable differences, and of the tasks that show one, if it is given."""
-    header = ["tasks", *(f"{n} training{'s' * (n > 1)}" for n in RUNS)]
+    runs = RUNS[1:] if plan.run_spread else RUNS  # one training shows nothing of others
+    header = ["tasks", *(f"{n} training{'s' * (n > 1)}" for n in runs)]
     plans = (replace(plan, n_tasks=plan.n_tasks * factor) for factor in FACTORS)
-    rows = [[f"{larger.n_tasks:,}", *(f"{100 * larger.detects(n):.1f}" for n in RUNS)] for larger in plans]
+    rows = [[f"{larger.n_tasks:,}", *(f"{100 * larger.detects(n):.1f}" for n in runs)] for larger in plans]
     if plan.n_attempts is None:
         assumed = f"{percent(plan.changed)} of tasks are solved by only one side (`--changed`)"
     else:
@@ -27,7 +28,7 @@ def power_page(plan: Plan, title: str, difference: float | None) -> str:
         markdown_table(header, rows),
     ]
     if difference is not None:
-        needed = [(n, plan.tasks_needed(difference, n)) for n in RUNS]
+        needed = [(n, plan.tasks_needed(difference, n)) for n in runs]
         text = "; ".join(f"with {n}: {'never' if tasks is None else f'{tasks:,}'}" for n, tasks in needed)
         blocks.append(f"Tasks that show {100 * difference:.1f} points, by the number of trainings: {text}.")
     blocks.append(

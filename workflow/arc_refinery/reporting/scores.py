@@ -31,8 +31,15 @@ def scores_page(paths: Sequence[Path], columns: ScoreColumns, picture: Path | No
             "and the column that tells them apart"
         )
     shown = _Form(all(0 <= score <= 1 for side in sides for run in side.runs.values() for score in run.values()))
+    for side in sides:
+        if not side.tasks:
+            raise InputError(
+                f"{side.name}: none of its tasks is in all of its {len(side.runs)} runs; does --runs name the right "
+                "column?"
+            )
     notes, comparisons = [], []
-    for first, second in combinations(sides, 2):
+    for one, another in combinations(sides, 2):
+        first, second, note = _with_equal_runs(one, another)
         in_second = set(second.tasks)
         tasks = [task for task in first.tasks if task in in_second]
         if not tasks:
@@ -40,20 +47,14 @@ def scores_page(paths: Sequence[Path], columns: ScoreColumns, picture: Path | No
                 f"{first.name} and {second.name}: have no task in common; the first has {first.tasks[:3]}, the second "
                 f"{second.tasks[:3]}. Name the column with --task"
             )
-        a, b = first.table(tasks), second.table(tasks)
-        if min(len(a), len(b)) > 1 and a.keys() != b.keys():
-            shared = [run for run in a if run in b]
-            if len(shared) < 2:
-                raise InputError(
-                    f"{first.name} and {second.name}: have runs of different names ({', '.join(list(a)[:3])}; "
-                    f"{', '.join(list(b)[:3])}), so they cannot be paired; name them alike, or leave --runs out to "
-                    "average each task over all of its rows"
-                )
+        runs = paired_runs(first.table(tasks), second.table(tasks))
+        comparisons.append(compare(first.name, second.name, *runs))
+        notes += note
+        if first.filter and second.filter and first.filter != second.filter and columns.side != "filter":
             notes.append(
-                f"Of {_code(first.name)} and {_code(second.name)}, the {len(shared)} runs that both have are compared."
+                f"Different filters: {_code(first.filter)} of {_code(first.name)}, {_code(second.filter)} of "
+                f"{_code(second.name)}."
             )
-            a, b = ({run: table[run] for run in shared} for table in (a, b))
-        comparisons.append(compare(first.name, second.name, *paired_runs(a, b)))
         notes += [
             f"Left out of {_code(side.name)}, because {_code(other.name)} lacks them: {n} tasks."
             for side, other in ((first, second), (second, first))
@@ -80,6 +81,21 @@ def scores_page(paths: Sequence[Path], columns: ScoreColumns, picture: Path | No
     )
 
 
+def _with_equal_runs(first: Scores, second: Scores) -> tuple[Scores, Scores, list[str]]:
+    """Return both sides with the runs that both have, and a note if these are not all; one run is paired with any."""
+    if min(len(first.runs), len(second.runs)) == 1 or first.runs.keys() == second.runs.keys():
+        return first, second, []
+    shared = [run for run in first.runs if run in second.runs]
+    if len(shared) < 2:
+        raise InputError(
+            f"{first.name} and {second.name}: have runs of different names ({', '.join(list(first.runs)[:3])}; "
+            f"{', '.join(list(second.runs)[:3])}), so they cannot be paired; name them alike, or leave --runs out to "
+            "average each task over all of its rows"
+        )
+    note = f"Of {_code(first.name)} and {_code(second.name)}, the {len(shared)} runs that both have are compared."
+    return first.of(shared), second.of(shared), [note]
+
+
 class _Form:
     """How scores are written: as percentages if all are between 0 and 1."""
 
@@ -101,8 +117,8 @@ def _side(side: Scores, shown: _Form) -> list[object]:
 
 
 def _columns(shown: _Form) -> Columns[Comparison]:
-    def smallest(error: float) -> str:
-        return shown.number(detectable(error)) if error else "–"
+    def smallest(difference: Estimate) -> str:
+        return shown.number(detectable(difference)) if difference.standard_error else "–"
 
     return {
         "first − second": (lambda c: f"{_code(c.first)} − {_code(c.second)}", ""),
@@ -125,7 +141,7 @@ def _columns(shown: _Form) -> Columns[Comparison]:
             "for the number of comparisons (Holm)",
         ),
         "detectable": (
-            lambda c: smallest(c.difference.standard_error),
+            lambda c: smallest(c.difference),
             f"the true difference that such an experiment detects with {100 * POWER:.0f} % power",
         ),
         "supported": (

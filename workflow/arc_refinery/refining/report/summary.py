@@ -86,7 +86,7 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
         )
     runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
     supports = "supports" if difference.excludes_zero and p_value < SIGNIFICANCE else "does not support"
-    smallest = f"{100 * detectable(difference.standard_error):.1f}"
+    smallest = f"{100 * detectable(difference):.1f}"
     power = (
         f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
     )
