@@ -9,7 +9,7 @@ from messages import Wording
 
 from arc_refinery import cli
 from arc_refinery.config import PolicyGradient, load_experiment
-from arc_refinery.doctor.cost import Assumed, cost_page, sampling_cost, sampling_costs, step_seconds
+from arc_refinery.doctor.cost import Assumed, cost_page, sampling_cost, sampling_costs, step_seconds, training_costs
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import PUBLISHED_SHAPES
 from arc_refinery.refining.config.training import PromptChoice, Training
@@ -124,6 +124,31 @@ def test_a_set_of_unknown_size_is_counted_with_the_size_that_is_given():
     assert {cost.n_completions for cost in counted} == {1000 * 8}
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("one-task-sanity", ["train learning-rate-1e-5, 40 steps and 1 more"]),  # one prompt, 40 epochs
+        ("quick", ["sft, 38 steps", "train trained, 12 steps"]),  # 600 questions in steps of 16; max_steps
+        ("multi-turn-rl", ["train trained, 1,000 steps (its rows decide how many)"]),
+    ],
+)
+def test_steps_are_those_that_the_config_tells(name: str, expected: list[str]):
+    experiment = load_experiment(ROOT / f"config/{name}.yaml")
+    assert [cost.stage for cost in training_costs(experiment, H100)] == expected
+
+
+def test_a_training_that_does_not_fit_the_card_and_too_many_tokens_are_named(wording: Wording):
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
+    blocks = cost_page(experiment, GPUS["rtx4090"], Assumed()).split("\n\n")
+    (block,) = (block for block in blocks if "does not fit" in block)
+    wording(block)
+    assert "does not fit" not in cost_page(experiment, H100, Assumed())
+    for assumed in (Assumed(prompt=10**8), Assumed(answer=1025)):
+        with pytest.raises(InputError) as error:
+            cost_page(experiment, H100, assumed)
+        wording(error.value)
+
+
 def test_a_faster_card_takes_less_time():
     experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml")
     hours = {
@@ -138,5 +163,9 @@ def test_the_page_names_what_is_assumed_and_what_is_missing(capsys: pytest.Captu
         cli.parse(["doctor", "cost", "--configfile", str(path), *words]).run()
         for block in capsys.readouterr().out.strip().split("\n\n")[2:]:
             wording(block)
+    assert "| at least " in cost_page(load_experiment(ROOT / "config/tool-use.yaml"), H100, Assumed())
+    assert (
+        "| – |" in cost_page(load_experiment(ROOT / "config/code-untrained.yaml"), H100, Assumed()).split("all | ")[1]
+    )
     assert "not counted" in cost_page(load_experiment(ROOT / "config/code-demo.yaml"), H100, Assumed())
     wording(cost_page(load_experiment(ROOT / "config/config.yaml"), H100, Assumed()).split("\n\n")[3])

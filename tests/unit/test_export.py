@@ -62,12 +62,14 @@ def test_only_right_attempts_can_be_asked_for(results: Path, tmp_path: Path, wor
 def test_prompt_and_completion_are_apart_for_trl(results: Path, tmp_path: Path):
     rows = export(str(results), "--form", "prompt-completion", output=tmp_path / "rows.jsonl")
     assert len(rows) == 8 + 6  # both arms, with the first turns that they share
+    messages = export(str(results), output=tmp_path / "messages.jsonl")
+    assert sorted(row["id"] for row in messages) == sorted({row["id"] for row in rows})  # each once
     assert all(is_conversational(row) and row["prompt"] and row["completion"] for row in rows)
 
 
 def test_compare_reads_the_scores_that_were_written(results: Path, tmp_path: Path):
     """By hand: of `first`, 2 of 4 attempts at a are right, none at b; of `second` 2 of 2, and 1 of 4."""
-    export(str(results), output=tmp_path / "rows.jsonl")
+    export(str(results), "--form", "prompt-completion", output=tmp_path / "rows.jsonl")
     sides, columns = read_scores([tmp_path / "rows.jsonl"], ScoreColumns(side="arm", run="run"))
     assert (columns.task, columns.score) == ("task_id", "reward")
     assert {one.name: one.runs for one in sides} == {
@@ -94,9 +96,9 @@ def test_a_log_of_inspect_ai_gives_the_same_scores(results: Path, tmp_path: Path
 def test_inspect_ai_reads_its_log(results: Path, tmp_path: Path):
     library = pytest.importorskip("inspect_ai.log", reason="inspect_ai is not installed")
     path = tmp_path / "log.json"
-    cli.parse(["report", "export", str(results), "--form", "inspect", "--output", str(path)]).run()
+    cli.parse(["report", "export", f"{results}:second", "--form", "inspect", "--output", str(path)]).run()
     header, whole = library.read_eval_log(path, header_only=True), library.read_eval_log(path)
-    assert header.results.completed_samples == len(whole.samples) == 8 + 6
+    assert header.results.completed_samples == len(whole.samples) == 6
     library.write_eval_log(whole, tmp_path / "log.eval")
     sides, _ = read_scores([path, tmp_path / "log.eval"], ScoreColumns())
     assert sides[0].runs == sides[1].runs
@@ -110,6 +112,10 @@ def test_episodes_keep_every_message_and_their_rewards(tmp_path: Path):
     assert any(message["role"] == "tool" for row in rows for message in row["messages"])
     assert all(is_conversational(row) for row in rows)
     assert len(rows) == len({(row["repetition"], row["id"]) for row in rows})
+    offers = {arm.name: arm.tools for arm in experiment.arms}
+    assert {bool(row["tools"]) for row in rows if offers[row["repetition"]]} == {True}
+    assert not any(row["tools"] for row in rows if not offers[row["repetition"]])
+    assert {tool["type"] for row in rows for tool in row["tools"]} == {"function"}
 
 
 @pytest.mark.parametrize("name", ["code-repair", "tool-use-demo"])
@@ -143,7 +149,22 @@ def test_a_set_that_is_not_there_is_refused(results: Path, tmp_path: Path, wordi
     wording(error.value)
     assert side(str(results)).sets == ["small"]
     twice = export(str(results), "--set", "small", "--set", "small", output=tmp_path / "rows.jsonl")
-    assert len(twice) == 8 + 6
+    assert len(twice) == 8 + 2
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words", "name"),
+    [("", ["--form", "inspect"], "log.json"), (":second", ["--form", "inspect", "--only-right"], "log.json"),
+     (":second", ["--form", "inspect"], "log.eval"), ("", [], "rows.json")],
+    ids=["arms", "right", "archive", "ending"],
+)  # fmt: skip
+def test_what_others_would_misread_is_not_written(
+    chosen: str, words: list[str], name: str, results: Path, tmp_path: Path, wording: Wording
+):
+    with pytest.raises(InputError) as error:
+        cli.parse(["report", "export", f"{results}{chosen}", *words, "--output", str(tmp_path / name)]).run()
+    wording(error.value)
+    assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("words", [["--set", "small"], ["--form", "inspect"], ["--only-right"], []])
@@ -158,5 +179,7 @@ def test_texts_of_training_have_no_arm_set_form_or_grade(
 
 
 def test_a_truncated_answer_is_one_for_inspect_ai_too():
-    row = Exported([], [{"role": "assistant", "content": "def"}], 0.0, {"model": "m", "task_id": "a"}, is_cut=True)
+    row = Exported(
+        [], [{"role": "assistant", "content": "def"}], 0.0, {"model": "m", "task_id": "a"}, is_cut=True, branch=""
+    )
     assert row.sample(1)["output"]["choices"][0]["stop_reason"] == "max_tokens"

@@ -72,6 +72,18 @@ def test_afterwards_a_change_is_kept_beside_the_first_declaration(tmp_path: Path
     assert len({line["hash"] for line in lines(folder)}) == 2
 
 
+def test_attempts_of_an_interrupted_job_are_results(tmp_path: Path):
+    folder = tmp_path / "tiny"
+    progress = folder / "small/turn1/attempts/.progress/000.jsonl"
+    progress.parent.mkdir(parents=True)
+    progress.write_text('{"settings": "5f0c"}\n')
+    assert run(declared(seed=1), folder) == run(declared(seed=2), folder) == []
+    with progress.open("a") as file:
+        file.write('{"a/turn1-000": [{"text": "S"}]}\n')
+    assert len(run(declared(seed=3), folder)) == 1
+    assert [line["settings"]["seed"] for line in lines(folder)] == [2, 3]
+
+
 def test_keys_of_a_section_that_was_empty_are_named_and_the_section_is_not(tmp_path: Path):
     content = {"base": str(ROOT / "config/multi-turn-rl.yaml"), "experiment": "tiny"}
     empty, filled = (
@@ -144,7 +156,7 @@ def test_tool_use_experiments_register_too(tmp_path: Path):
     assert limits(other, folder)[0].startswith("Changed after results of the evaluation were there: `seed` from ")
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "[]\n", "not JSON\n"])
+@pytest.mark.parametrize("text", ["", "{}\n", "[]\n", "not JSON\n", '{"settings": {}, "sets": 5}\n'])
 def test_a_damaged_file_is_named(text: str, tmp_path: Path):
     folder = evaluated(tmp_path / "tiny")
     (folder / FILE).write_text(text)

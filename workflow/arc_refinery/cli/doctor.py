@@ -107,7 +107,7 @@ class Power(Command):
     """
 
     configfile: Path | None = None  # config of a refining experiment
-    tasks: config.PositiveInt | None = None  # number of tasks; default: that of the primary comparison's set
+    tasks: config.PositiveInt | None = None  # number of tasks; default: as many as the primary comparison's set has
     changed: config.Share = CHANGED_HANDS  # assumed: share of tasks that only one of the two sides solves
     run_spread: config.Share = 0.0  # assumed: standard deviation of the true differences of trainings
     difference: config.Share | None = None  # also print the tasks that show this difference
@@ -127,11 +127,12 @@ class Power(Command):
 
         experiment = config.load_experiment(self.configfile)
         primary = experiment.evaluation.primary if isinstance(experiment, Refining) else None
-        plan = experiment.plan if isinstance(experiment, Refining) else None
-        if primary is None or plan is None:
-            raise InputError(
-                f"{self.configfile}: has no primary comparison on a set whose size is known (evaluation.primary); give "
-                "--tasks and their number instead"
-            )
+        plan = experiment.plan_of(self.tasks) if isinstance(experiment, Refining) else None
+        if primary is None:
+            raise InputError(f"{self.configfile}: has no evaluation.primary; give --tasks and their number instead")
+        if plan is None:
+            raise InputError(f"{self.configfile}: only its file tells the size of {primary.set}; give --tasks, too")
+        if plan.n_attempts and self.changed != CHANGED_HANDS:
+            raise InputError(f"--changed is for tasks solved; the primary comparison is of {primary.outcome}")
         title = f"{' − '.join(primary.arms)} on {primary.set}: {primary.outcome}"
-        return replace(plan, n_tasks=self.tasks or plan.n_tasks, changed=self.changed), title
+        return replace(plan, changed=self.changed), title

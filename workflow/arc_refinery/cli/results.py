@@ -208,8 +208,8 @@ class Export(Command):
     side: Annotated[config.Line, Positional]  # folder of results, or <folder>:<arm>; default: all arms
     output: Path  # JSON lines; of the form inspect, JSON
     set: tuple[str, ...] = ()  # sets of tasks or questions; default: all
-    # messages: a conversation with the answer, as for fine-tuning; prompt-completion: TRL's, and that of verifiers;
-    # inspect: a log of inspect_ai
+    # messages: a conversation with the answer, as for fine-tuning, each once; prompt-completion: TRL's, and that of
+    # verifiers, for each arm and training; inspect: a log of inspect_ai, of one arm
     form: Literal["messages", "prompt-completion", "inspect"] = "messages"
     only_right: bool = False  # leave out what is not right on all checks
     training: bool = False  # instead, the texts of supervised training, as prompt and completion
@@ -226,6 +226,9 @@ class Export(Command):
         from arc_refinery.evaluation.sides import side
         from arc_refinery.reporting.export import export, export_training
 
+        ending = ".json" if self.form == "inspect" and not self.training else ".jsonl"
+        if self.output.suffix != ending:
+            raise InputError(f"--output {self.output}: expected a name that ends in {ending}")
         if self.training:
             shown = side(self.side)
             for flag, given in {

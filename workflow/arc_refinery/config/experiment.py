@@ -173,6 +173,11 @@ class Experiment(Strict):
         return None
 
     @property
+    def rows_trained_on(self) -> Mapping[str, int]:
+        """Rows or prompts of an epoch of `training.sft` and `training.grpo`, where the config tells their number."""
+        return {}
+
+    @property
     def planned_sampling(self) -> Sequence[PlannedSampling]:
         """All that is sampled outside of trainings; for the estimate of the cost."""
         return ()

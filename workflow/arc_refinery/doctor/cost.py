@@ -17,7 +17,7 @@ from arc_refinery.config.experiment import PlannedSampling
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import shape_of
 from arc_refinery.reporting.markdown import markdown_table
-from arc_refinery.sampling.gpu_memory import Step, steps
+from arc_refinery.sampling.gpu_memory import Step, steps, training_count
 from arc_refinery.sampling.gpu_time import (
     PER_PROGRAM,
     START,
@@ -64,14 +64,15 @@ class Cost:
 
 def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
     """Return a table of the stages with their sum; raise `InputError` if a model's sizes are unknown."""
-    costs = [*sampling_costs(experiment, gpu, assumed), *_training_costs(experiment, gpu)]
+    costs = [*sampling_costs(experiment, gpu, assumed), *training_costs(experiment, gpu)]
     if not costs:
         raise InputError(f"{experiment.experiment}: the kind {experiment.kind} does not say what it samples")
     counted = [cost for cost in costs if cost.hours is not None]
     sampled = [cost for cost in costs if cost.is_sampling]
     n_completions, n_tokens = (sum(getattr(cost, name) for cost in sampled) for name in ("n_completions", "n_tokens"))
     header = ["stage", "jobs", "completions", "million tokens", f"hours on an {gpu.name}"]
-    total = ["all", sum(cost.n_jobs for cost in costs), "", "", f"{sum(cost.hours or 0 for cost in counted):.2f}"]
+    hours = f"{'' if len(counted) == len(costs) else 'at least '}{sum(cost.hours or 0 for cost in counted):.2f}"
+    total = ["all", sum(cost.n_jobs for cost in costs), "", "", hours if counted else "–"]
     blocks = [f"# {experiment.experiment}: cost", markdown_table(header, [*(cost.row for cost in costs), total])]
     if n_completions:
         disk = n_completions * PER_ATTEMPT + n_tokens * PER_TOKEN
@@ -81,7 +82,7 @@ def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
         )
     if any(model.backend == "transformers" for model in experiment.samplers.values()):
         blocks.append("Sampling with `backend: transformers` takes longer than counted here.")
-    return "\n\n".join([*blocks, _assumptions(assumed), *_not_counted(costs)])
+    return "\n\n".join([*blocks, *_too_large(experiment, gpu), _assumptions(assumed), *_not_counted(costs)])
 
 
 def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterator[Cost]:
@@ -94,6 +95,12 @@ def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterat
 
 
 def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Assumed) -> Cost:
+    for flag, given, most in (
+        ("--prompt-tokens", assumed.prompt, planned.model.window),
+        ("--answer-tokens", assumed.answer, planned.longest),
+    ):
+        if given and given > most:
+            raise InputError(f"{flag} is {given}; {planned.stage} has at most {most:,} tokens")
     prompt = assumed.prompt or max(1, (planned.model.window - planned.longest) // 2)
     mean = assumed.answer or ceil(planned.longest * TYPICAL)
     model, of_job = planned.model, ceil(n_tasks / planned.n_jobs)
@@ -108,9 +115,10 @@ def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Ass
     return Cost(planned.stage, planned.n_jobs, n_completions, n_completions * mean, n_used * (START + of_one) / HOUR)
 
 
-def _training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:
+def training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:
     """Yield the cost of each training; those of a sweep that cost the same are one line."""
-    costs = (_training(step, gpu, len(experiment.sft_adapters)) for step in steps(experiment))
+    n_tunings, rows = len(experiment.sft_adapters), experiment.rows_trained_on
+    costs = (_training(step, gpu, n_tunings, rows.get(step.key)) for step in steps(experiment))
     for (hours, n_jobs), alike in groupby(costs, key=lambda cost: (cost.hours, cost.n_jobs)):
         stages = [cost.stage for cost in alike]
         name = stages[0] if len(stages) == 1 else f"{stages[0]} and {len(stages) - 1} more"
@@ -118,15 +126,27 @@ def _training_costs(experiment: Experiment, gpu: Gpu) -> Iterator[Cost]:
         yield Cost(name, n_jobs * len(stages), 0, 0, total, is_sampling=False)
 
 
-def _training(step: Step, gpu: Gpu, n_tunings: int) -> Cost:
+def _training(step: Step, gpu: Gpu, n_tunings: int, n_rows: int | None) -> Cost:
     settings, n_jobs, n_gpus = step.settings, 1, 1
     if isinstance(settings, PolicyGradient):
-        n_gpus = settings.n_training_processes + settings.n_server_gpus
+        n_gpus, of_step = settings.n_training_processes + settings.n_server_gpus, settings.prompts_per_step
     else:
-        n_jobs = max(1, n_tunings)
-    n_steps = settings.max_steps if settings.max_steps > 0 else STEPS
-    stage = f"{step.job}, {n_steps:,} steps{'' if settings.max_steps > 0 else ' (its rows decide how many)'}"
+        n_jobs, of_step = max(1, n_tunings), settings.rows_per_step
+    n_steps, note = settings.max_steps, ""
+    if n_steps < 0:
+        n_steps, note = STEPS, " (its rows decide how many)"
+        if n_rows:
+            n_steps, note = ceil(settings.epochs * n_rows / of_step), ""
+    stage = f"{step.job}, {n_steps:,} steps{note}"
     return Cost(stage, n_jobs, 0, 0, n_jobs * n_gpus * n_steps * step_seconds(step, gpu) / HOUR, is_sampling=False)
+
+
+def _too_large(experiment: Experiment, gpu: Gpu) -> Iterator[str]:
+    """Yield a line for each training that does not fit the card."""
+    for step in steps(experiment):
+        count = training_count(step, gpu.gpu_mem_mb)
+        if count.faults:
+            yield f"{count.job} does not fit an {gpu.name}: {count.summary}; {'; '.join(count.faults)}."
 
 
 def step_seconds(step: Step, gpu: Gpu) -> float:

@@ -4,7 +4,8 @@
     {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}], "reward": 1.0, ...}
     {"version": 2, "eval": {...}, "samples": [{"id": "68b67ca3", "epoch": 1, "scores": {"right": ...}, ...}, ...]}
 
-The first form is chat data for supervised fine-tuning, in JSON lines; the second one, TRL's conversational form of
+The first form is chat data for supervised fine-tuning, in JSON lines, with attempts that arms or trainings share once;
+the second one, TRL's conversational form of
 prompts with completions, also has the keys that verifiers gives rollouts which it saves (`prompt`, `completion`,
 `reward`). The third one is a log of inspect_ai (0.3.285) in JSON, with each attempt at a task as an epoch.
 `arc-refinery compare` reads all of them.
@@ -16,7 +17,7 @@ Texts of supervised training are as the model reads them, special tokens include
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -45,6 +46,7 @@ class Exported:
     score: float  # 1: right on all checks
     row: dict[str, Any]  # further columns
     is_cut: bool  # the model reached a limit of tokens
+    branch: str  # <set>/<branch or arm>: where it was sampled, once for all arms that have it
 
     def line(self, form: Form) -> dict[str, Any]:
         if form == "messages":
@@ -73,9 +75,14 @@ class Exported:
 def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, output: Path) -> int:
     """Write the attempts or episodes of a side; return their number, which is not zero."""
     rows_of, names = config.part(side.experiment.kind, "report:exported"), sets_of(side, sets)
+    if form == "inspect" and only_right:
+        raise InputError("--only-right: a log of inspect_ai has all attempts, for its scores; leave it out")
+    if form == "inspect" and not side.arm and len(arms := side.experiment.repetitions) > 1:
+        raise InputError(f"{side.folder}: a log of inspect_ai has one arm; name it: {side.folder}:{next(iter(arms))}")
 
     def rows() -> Iterator[Exported]:
-        return (row for name in names for row in rows_of(side, name) if row.score == 1.0 or not only_right)
+        all_rows = (row for name in names for row in rows_of(side, name) if row.score == 1.0 or not only_right)
+        return _distinct(all_rows) if form == "messages" else all_rows
 
     number = 0
     with atomic_write(output) as unfinished, unfinished.open("w") as file:
@@ -86,6 +93,15 @@ def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, o
         if not number:
             raise InputError(f"{side.folder}: nothing to write{': no attempt is right' if only_right else ''}")
     return number
+
+
+def _distinct(rows: Iterable[Exported]) -> Iterator[Exported]:
+    """Yield each attempt once, for the first arm that has it: arms and trainings share first turns."""
+    seen = set()
+    for row in rows:
+        if (place := (row.branch, row.row["id"])) not in seen:
+            seen.add(place)
+            yield row
 
 
 def export_training(side: Side[Any], output: Path) -> int:

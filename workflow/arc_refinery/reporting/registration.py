@@ -70,18 +70,27 @@ def limits(experiment: Compared[Any], folder: Path) -> list[str]:
 
 
 def _has_begun(folder: Path, sets: Iterable[str]) -> bool:
-    paths = (path for name in sets for path in (folder / name).rglob("*.parquet"))
-    return any(path.name != PROMPTS for path in paths)
+    """Return whether there is an attempt or an episode, if only in the progress of a job that was interrupted."""
+    for name in sets:
+        if any(path.name != PROMPTS for path in (folder / name).rglob("*.parquet")):
+            return True
+        if any(len(path.read_bytes().splitlines()) > 1 for path in (folder / name).rglob(".progress/*.jsonl")):
+            return True
+    return False
 
 
 def _read(path: Path) -> list[Any]:
     try:
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        if lines and all(isinstance(line["settings"], dict) for line in lines):
+        if lines and all(isinstance(line["settings"], dict) and _are_names(line.get("sets", [])) for line in lines):
             return lines
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
     raise InputError(f"{path}: is damaged; move it away, and the report no longer says what was declared first")
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _as_json(settings: Mapping[str, Any]) -> Any:

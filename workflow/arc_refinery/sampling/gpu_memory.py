@@ -104,7 +104,7 @@ def counts(experiment: Experiment) -> list[Count]:
     resources = experiment.resources
     jobs = list(_samplings(experiment)) if _is_counted(resources.sample) else []
     if _is_counted(resources.train):
-        for count in (_training(step, resources.train.gpu_mem_mb) for step in steps(experiment)):
+        for count in (training_count(step, resources.train.gpu_mem_mb) for step in steps(experiment)):
             if jobs and jobs[-1].items == count.items:
                 jobs[-1] = replace(jobs[-1], job=f"{jobs[-1].job}, {count.job}")
             else:
@@ -218,7 +218,7 @@ def steps(experiment: Experiment) -> Iterator[Step]:
         yield Step(f"train {name}", "training.grpo", grpo, run.lora, network, shape, n_rows, *row)
 
 
-def _training(step: Step, gpu_mem_mb: int) -> Count:
+def training_count(step: Step, gpu_mem_mb: int) -> Count:
     items, remark, starved = _held(step, step.passes, gpu_mem_mb)
     advice = f"lower {LONGEST_ROW} or raise resources.train.gpu_mem_mb"
     if fewest := _fewest_passes(step, gpu_mem_mb):

@@ -113,6 +113,18 @@ class Refining(Compared[Arm]):
         return SampledTogether(*max(batches, key=lambda batch: batch[0] * batch[1]))
 
     @property
+    def rows_trained_on(self) -> dict[str, int]:
+        if self.training is None or self.training.prompts != "first-turn" or self.training.select:
+            return {}
+        sizes = [self._size_of(name) for name in self.training_tasks]
+        return {} if None in sizes else {"training.grpo": self.training.prompts_per_task * sum(filter(None, sizes))}
+
+    def _size_of(self, tasks: str) -> int | None:
+        if self.parts and tasks in self.part_names:
+            return self.parts.tasks_per_part
+        return self.evaluation_set(tasks).expected_size
+
+    @property
     def planned_sampling(self) -> list[PlannedSampling]:
         own, model = self.sampling, self.model
         per_part = self.parts.tasks_per_part if self.parts else None
@@ -133,7 +145,7 @@ class Refining(Compared[Arm]):
         if self.probe and self.training:
             longest = self.sampled("", PROBE).max_output_tokens
             for name in self.refined_for_training:  # one prompt per task
-                size = per_part if name in self.part_names else self.evaluation_set(name).expected_size
+                size = self._size_of(name)
                 stage, folder, jobs = f"{name}: {PROBE}", f"{name}/{PROBE}", self.n_shards(name)
                 planned.append(
                     PlannedSampling(stage, folder, model, size, self.probe, longest, jobs, self.probe, is_most=True)
@@ -171,8 +183,12 @@ class Refining(Compared[Arm]):
 
     @property
     def plan(self) -> Plan | None:
+        return self.plan_of(None)
+
+    def plan_of(self, n_tasks: int | None) -> Plan | None:
+        """The primary comparison before it is made; `None`: on as many tasks as the config says."""
         primary = self.evaluation.primary
-        n_tasks = self.evaluation_set(primary.set).expected_size if primary else None
+        n_tasks = n_tasks or (self.evaluation_set(primary.set).expected_size if primary else None)
         if primary is None or n_tasks is None:
             return None
         if primary.turn is None:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from arc_refinery.evaluation.sides import Side
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
+from arc_refinery.refining.config import Refining
+from arc_refinery.refining.domain import GradedAttempt, load_domain
 from arc_refinery.refining.evaluation.results import load_results
 from arc_refinery.refining.graded import read_graded
 from arc_refinery.refining.prompts import split_prefix
@@ -20,14 +20,16 @@ def exported(side: Side[Refining], set_name: str) -> Iterator[Exported]:
         for arm in experiment.arms_called(name):
             results = load_results(experiment, folder, task_set, [arm])
             seed = experiment.training_seed(arm)
+            run = str(experiment.seed if seed is None else seed)
             for turn, branch in enumerate(arm.branches, 1):
                 wanted = set(results.attempts_of_turn(arm, turn)["attempt_id"])
                 for graded in read_graded(domain, experiment.files(folder, set_name, branch)):
                     if graded.attempt.attempt_id in wanted:
-                        yield _row(domain, graded, set_name, name, experiment.seed if seed is None else seed, arm)
+                        place = {"set": set_name, "arm": name, "run": run, "repetition": arm.name}
+                        yield _exported(graded, place, f"{set_name}/{branch}")
 
 
-def _row(domain: Domain, graded: GradedAttempt, set_name: str, name: str, run: int, arm: Arm) -> Exported:
+def _exported(graded: GradedAttempt, place: dict[str, str], branch: str) -> Exported:
     prompt, attempt, verdict = graded.prompt, graded.attempt, graded.verdict
     asked = list(prompt.messages) or [Message(role="user", content=prompt.text)]
     messages, prefix = split_prefix(asked)
@@ -38,10 +40,7 @@ def _row(domain: Domain, graded: GradedAttempt, set_name: str, name: str, run: i
         row={
             "id": attempt.attempt_id,
             "task_id": attempt.task_id,
-            "set": set_name,
-            "arm": name,
-            "run": str(run),
-            "repetition": arm.name,
+            **place,
             "turn": attempt.turn,
             "refines": attempt.parent_id,
             "status": verdict.status,
@@ -52,4 +51,5 @@ def _row(domain: Domain, graded: GradedAttempt, set_name: str, name: str, run: i
             "finish_reason": attempt.finish_reason,
         },
         is_cut=attempt.finish_reason == "length",
+        branch=branch,
     )

@@ -352,6 +352,16 @@ class ToolUse(Compared[ToolArm]):
         return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
 
     @property
+    def rows_trained_on(self) -> dict[str, int]:
+        training, sizes = self.training, [questions.n_questions for questions in self.data.train]
+        if training is None:
+            return {}
+        first = training.sft.n_questions if training.sft else None
+        shown = [min(filter(None, (first, size)), default=None) for size in sizes]
+        rows = {"training.sft": shown, "training.grpo": sizes}
+        return {key: sum(filter(None, numbers)) for key, numbers in rows.items() if None not in numbers}
+
+    @property
     def planned_sampling(self) -> list[PlannedSampling]:
         longest, n = self.generation.max_episode_tokens, self.evaluation.n_predictions
         return [

@@ -9,6 +9,7 @@ from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.reporting.export import Exported
 from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.grading.evaluated import load_questions
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
 def exported(side: Side[ToolUse], set_name: str) -> Iterator[Exported]:
@@ -18,6 +19,7 @@ def exported(side: Side[ToolUse], set_name: str) -> Iterator[Exported]:
     system = experiment.generation.system
     before = [Message(role="system", content=system)] if system else []
     questions = {row.question_id: row for row in records.read(folder / f"questions/{set_name}.parquet", Question)}
+    offered = Toolbox(experiment.tools_of(set_name)).schemas
     for name in [side.arm] if side.arm else experiment.repetitions:
         for arm in experiment.arms_called(name):
             load_questions(experiment, folder, settings, [arm.name])  # checks the files
@@ -41,6 +43,8 @@ def exported(side: Side[ToolUse], set_name: str) -> Iterator[Exported]:
                             "model": episode.model,
                             "adapter": episode.adapter,
                             "n_tokens": episode.n_tokens,
+                            "tools": offered if arm.tools else [],
                         },
                         is_cut=episode.ending in ("truncated", "tokens"),
+                        branch=f"{set_name}/{arm.name}",
                     )
