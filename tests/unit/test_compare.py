@@ -106,7 +106,8 @@ def test_a_run_and_its_repetition_are_compared_attempt_by_attempt(demo: Path, tm
     assert cells[4].startswith(f"{n - 1} (")  # independent reads the third attempt at a, refine does not
     wording(text.partition("## Repetition")[2].splitlines()[2])
     assert "## Repetition" not in compared(demo, another(tmp_path / "third"))
-    assert "## Repetition" not in compared(f"{demo}:refine", f"{again}:refine")
+    assert f"| `small` | {2 * 5 + 2 * 4} |" in compared(f"{demo}:refine", f"{again}:refine")
+    assert "## Repetition" not in compared(f"{demo}:refine", f"{again}:independent")
 
 
 def test_two_experiments_share_their_common_tasks_whatever_their_order_and_shards(

@@ -18,6 +18,7 @@ from checkout import ROOT
 from messages import Wording
 from scipy.stats import t
 
+from arc_refinery import cli
 from arc_refinery.cli.results import Compare
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
@@ -162,7 +163,7 @@ def test_the_order_of_rows_and_sums_of_floats_make_no_difference(tmp_path: Path)
     rows = [{"id": task, "score": score} for task in range(9) for score in scores]
     page = scores_page([lines(tmp_path / "a.jsonl", rows), lines(tmp_path / "b.jsonl", rows[::-1])], ScoreColumns())
     (row,) = cells(page, "`a.jsonl` −")
-    assert row[2:6] == ["+0.0", "[+0.0, +0.0]", "0 / 0", "1.000"]
+    assert row[2:6] == ["+0.0", "[−17.8, +17.8]", "0 / 0", "1.000"]  # 1.96 / 11: as cautious as for scores of 0 and 1
     more = [{"id": task, "score": task / 20 + shift} for shift in (0, 0.1) for task in range(9)]
     files = [lines(tmp_path / f"{name}.jsonl", part) for name, part in (("c", more[9:]), ("d", more[:9]))]
     (row,) = cells(scores_page(files, ScoreColumns()), "`c.jsonl` −")
@@ -212,6 +213,21 @@ def test_a_column_of_runs_that_differs_in_each_row_is_named(tmp_path: Path, word
     with pytest.raises(InputError, match="--runs") as error:
         scores_page([path], ScoreColumns(run="ts", side="model"))
     wording(error.value)
+
+
+def test_files_of_one_side_are_its_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    monkeypatch.chdir(tmp_path)
+    for name, scores in {"a1": (3, 1), "a2": (5, 3), "b1": (1, 1), "b2": (3, 1)}.items():
+        lines(
+            tmp_path / f"{name}.jsonl", [{"id": task, "score": score} for task, score in zip("xy", scores, strict=True)]
+        )
+    cli.parse(["compare", "a1.jsonl,a2.jsonl", "b1.jsonl,b2.jsonl"]).run()
+    page = capsys.readouterr().out
+    assert cells(page, "`a1.jsonl and 1 more`")[0][1:4] == ["2", "2", "1"]  # tasks, runs, rows per task
+    assert cells(page, "`a1.jsonl and 1 more` −")[0][2] == "+1.500"  # (2 + 2 + 0 + 2) / 4
+    for words in (["a1.jsonl,a2.jsonl", "b1.jsonl", "--runs", "seed"], ["a1.jsonl,lost.jsonl", "b1.jsonl"]):
+        with pytest.raises(InputError, match=r"--runs|lost\.jsonl"):
+            cli.parse(["compare", *words]).run()
 
 
 def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path, wording: Wording):
@@ -272,7 +288,7 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         (
             '{"doc_id": 1, "acc": 1, "doc_hash": "a"}\n{"doc_id": 1, "acc": 1, "doc_hash": "b"}\n',
             ScoreColumns(),
-            "row 2 task 1 doc_hash",
+            "task 1 doc_hash",
         ),
     ],
 )
@@ -283,7 +299,7 @@ def test_what_is_no_score_is_refused(
     path.write_text(content)
     with pytest.raises(InputError) as error:
         read_scores([path], columns)
-    assert str(path) in str(error.value)
+    assert path.name in str(error.value)
     assert all(word in str(error.value) for word in expected.split())
     wording(error.value)
 
@@ -296,6 +312,7 @@ def test_what_is_no_score_is_refused(
         ({"sides": ("a.csv", "b.csv"), "where": ("filter",)}, "--where filter"),
         ({"sides": ("results/demo", "results/other"), "score": "acc"}, "--score results/demo"),
         ({"sides": ("missing.csv",)}, "missing.csv"),
+        ({"sides": (f"{ROOT}/README.md", "results/demo")}, "README.md .jsonl"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(flags: dict[str, Any], expected: str, wording: Wording):

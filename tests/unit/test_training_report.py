@@ -19,7 +19,7 @@ from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_log import read_log
-from arc_refinery.reporting.training_plot import PANELS, runs_plot, training_plot
+from arc_refinery.reporting.training_plot import PANELS, RUNS_METRICS, TUNING_METRICS, runs_plot, training_plot
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines, write_lines
 
 Entries = Iterable[Mapping[str, Any]]
@@ -214,7 +214,7 @@ def test_the_collapses_of_several_runs_are_marked(tmp_path: Path):
     pictures = []
     for name, other in (("marked", collapsed), ("quiet", quiet)):
         with publish.plot_style():
-            runs_plot({"a": {"a": healthy}, "b": {"b": other}}, tmp_path / f"{name}.png")
+            runs_plot({"a": {"a": healthy}, "b": {"b": other}}, RUNS_METRICS, tmp_path / f"{name}.png")
         pictures.append(matplotlib.image.imread(tmp_path / f"{name}.png"))
     n_rows = min(len(picture) for picture in pictures)
     assert not np.array_equal(pictures[0][:n_rows], pictures[1][:n_rows])
@@ -226,7 +226,7 @@ def test_trainings_that_differ_in_their_seed_are_one_line_with_a_band(tmp_path: 
     logs = {f"seed-{n}": read_log(written(tmp_path / f"{n}.jsonl", steps)) for n, steps in enumerate(rewards)}
     drawn: list[Any] = []
     monkeypatch.setattr("arc_refinery.reporting.training_plot.save", lambda figure, path: drawn.append(figure))
-    runs_plot({"trained": logs}, tmp_path / "x.png")
+    runs_plot({"trained": logs}, RUNS_METRICS, tmp_path / "x.png")
     axes = drawn[0].axes[0]
     (mean,) = (line for line in axes.lines if line.get_label() == "trained, 2 trainings")
     assert list(mean.get_xdata()) == [1, 2, 3, 4]  # while both of them run
@@ -234,6 +234,17 @@ def test_trainings_that_differ_in_their_seed_are_one_line_with_a_band(tmp_path: 
     (band,) = axes.collections
     assert (band.get_datalim(axes.transData).y0, band.get_datalim(axes.transData).y1) == pytest.approx((0.1, 0.9))
     assert max(len(line.get_xdata()) for line in axes.lines) == 12
+
+
+def test_sft_of_several_seeds_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[Any] = []
+    monkeypatch.setattr("arc_refinery.reporting.training_plot.save", lambda figure, path: drawn.append(figure))
+    logs = {f"seed-{n}": read_log(written(tmp_path / f"{n}.jsonl", SFT)) for n in range(2)}
+    runs_plot({"trained": logs}, TUNING_METRICS, tmp_path / "x.png")
+    assert [axes.get_title(loc="left") for axes in drawn[0].axes] == ["loss (nats/token)", "token accuracy"]
+    assert len(drawn[0].axes[0].collections) == 1  # a band
+    text = section(tmp_path, experiment(("sft",), seeds=[0, 1]), {"seed-0": SFT, "seed-1": SFT})
+    assert "![Training curves of seed-0, seed-1](link/trainings-sft.png)" in text
 
 
 def test_a_collapse_that_nothing_was_done_about_is_a_warning_too(wording: Wording):

@@ -74,14 +74,16 @@ class Compare(Command):
     """Compare experiments, arms of them, or the scores in files of any evaluation, paired by task or question.
 
     Without arms, arms with the same name are compared. Differences are an earlier side minus a later one. Files are
-    JSON lines, JSON, CSV, Parquet, or logs of inspect_ai, with a row per attempt.
+    JSON lines, JSON, CSV, Parquet, or logs of inspect_ai, with a row per attempt; with commas between them, those of a
+    side are its runs.
 
     Examples:
         arc-refinery compare results/demo results/mine:refine-trained
         arc-refinery compare samples-a.jsonl samples-b.jsonl --task doc_id --score exact_match --runs seed
+        arc-refinery compare a-1.jsonl,a-2.jsonl,a-3.jsonl b-1.jsonl,b-2.jsonl,b-3.jsonl
     """
 
-    sides: Annotated[tuple[str, ...], Positional]  # folders of experiments' results, <folder>:<arm>, or files of scores
+    sides: Annotated[tuple[str, ...], Positional]  # folders of results, <folder>:<arm>, or files of scores
     set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that two sides have
     task: config.Line | None = None  # of files: column that names the task; default: task_id, doc_id, ...
     score: config.Line | None = None  # of files: column with the score; default: solved, exact_match, ...
@@ -115,12 +117,16 @@ class Compare(Command):
         page.write_page(self.output, self.output.with_suffix(".html"))
 
     def _experiments(self) -> str:
+        from arc_refinery.evaluation.score_files import SUFFIXES
         from arc_refinery.evaluation.sides import read_sides
         from arc_refinery.reporting.compare import comparison
 
         for name in ("task", "score", "runs", "side", "where"):
             if getattr(self, name):
                 raise InputError(f"--{name} is for files of scores, and {self.sides[0]} is none; leave it out")
+        for text in self.sides:
+            if Path(text).is_file():
+                raise InputError(f"{text}: is no folder of results; files of scores end in {', '.join(SUFFIXES)}")
         sides = read_sides(self.sides)
         section, explained = (
             config.part(sides[0].experiment.kind, f"report:{name}") for name in ("set_section", "EXPLAINED")
@@ -150,7 +156,12 @@ class Compare(Command):
             tuple((column, value) for column, _, value in where),
         )
         drawn = self.output.with_suffix(".png") if self.output else None
-        return scores_page([Path(text) for text in self.sides], columns, drawn)
+        return scores_page([_files(text) for text in self.sides], columns, drawn)
+
+
+def _files(text: str) -> tuple[Path, ...]:
+    """Return the files of a side; names may have commas."""
+    return (Path(text),) if Path(text).exists() else tuple(map(Path, text.split(",")))
 
 
 class Show(Command):

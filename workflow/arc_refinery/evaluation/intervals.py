@@ -72,6 +72,8 @@ def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     table = difference_of(first, second)
     of_flags = are_flags(first) and are_flags(second)
+    if not table.any():  # t's interval would be 0; that of flags is wider than that of any shares
+        of_flags = bool(min(first.min(initial=0), second.min(initial=0)) >= 0 and first.max(initial=0) <= 1)
     return _of_one_task(table) or (_agresti_min(table) if of_flags else _crossed(table))
 
 

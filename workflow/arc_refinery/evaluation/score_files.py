@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from math import fsum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -32,6 +32,7 @@ SCORES = ("solved", "is_correct", "correct", "right", "score", "reward", "exact_
 GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0}  # letters: those of inspect_ai
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".parquet", ".eval")
 MAX_LISTED = 20
+SideFiles: TypeAlias = Path | Sequence[Path]
 ZSTANDARD = 93  # a compression of zip files
 MOST_OF_A_CELL = 2**30  # characters of a cell of CSV
 LARGEST = 1e100  # score, with which sums of squares are still numbers
@@ -74,54 +75,47 @@ def is_score_file(text: str) -> bool:
     return text.endswith(SUFFIXES) and not Path(text).is_dir()
 
 
-def read_scores(paths: Sequence[Path], columns: ScoreColumns) -> tuple[list[Scores], ScoreColumns]:
+def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list[Scores], ScoreColumns]:
     """Return the sides in these files, in the order in which they appear, and the columns that were read.
 
-    Raises `InputError` for what is not a score, and where files would be read by different columns.
+    Several files of one side are its runs. Raises `InputError` for what is not a score, and where files would be read
+    by different columns.
     """
     sums: dict[str, dict[str, dict[str, list[float]]]] = {}
     read: dict[Path, ScoreColumns] = {}
     filters: dict[str, set[str]] = {}
     documents: dict[str, Any] = {}
-    is_named = len({path.name for path in paths}) == len(paths)  # without their folders
-    for path in paths:
-        for number, row in enumerate(_rows(path), 1):
-            where = f"{path}: row {number}"
-            if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
-                continue
-            if path not in read:
-                task, score = columns.task or _task_column(row, path), columns.score or _score_column(row, path)
-                read[path] = replace(columns, task=task, score=score)
-            of_file = read[path]
-            task, side, run = (
-                _name(_value(row, column, where), f"{where}: {column}") if column else ""
-                for column in (of_file.task, columns.side, columns.run)
+    files_of_sides = [(side,) if isinstance(side, Path) else tuple(side) for side in sides]
+    if columns.run and max(map(len, files_of_sides)) > 1:
+        raise InputError(
+            f"--runs is {columns.run}, but files separated by commas are runs already; leave one of them out"
+        )
+    is_named = len({files[0].name for files in files_of_sides}) == len(files_of_sides)  # without their folders
+    for files in files_of_sides:
+        for number, path in enumerate(files, 1):
+            for row in _score_rows(path, columns, read):
+                side = row.side or _name_of(files, is_named)
+                run = row.run or (str(number) if len(files) > 1 else "")
+                sums.setdefault(side, {}).setdefault(run, {}).setdefault(row.task, []).append(row.score)
+                filters.setdefault(side, set()).add(row.filter)
+                if row.document is not None and documents.setdefault(row.task, row.document) != row.document:
+                    raise InputError(
+                        f"{path}: task {row.task} has another doc_hash than in a row before; expected files of the "
+                        "same data"
+                    )
+    for side, (first, *others) in ((side, sorted(names)) for side, names in filters.items()):
+        if others:  # lm-evaluation-harness scores each answer once for each
+            raise InputError(
+                f"{side}: filter is {first} and {others[0]}; choose one, such as --where filter={first}, or compare "
+                "them with --side filter"
             )
-            document = row.get("doc_hash")
-            if document is not None and documents.setdefault(task, document) != document:
-                raise InputError(
-                    f"{where}: task {task} has another doc_hash than in a row before; expected files of the same data"
-                )
-            side = side or (path.name if is_named else str(path))
-            values = sums.setdefault(side, {}).setdefault(run, {}).setdefault(task, [])
-            values.append(_number(_value(row, of_file.score, where), f"{where}: {of_file.score}"))
-            filters.setdefault(side, set()).add(_text(row.get("filter", "")))
-            if len(filters[side]) > 1:  # lm-evaluation-harness scores each answer once for each
-                first, second = sorted(filters[side])
-                raise InputError(
-                    f"{path}: filter is {first} and {second}; choose one, such as --where filter={first}, or compare "
-                    "them with --side filter"
-                )
-        if path not in read:
-            wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
-            raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
     if len(ways := {(of_file.task, of_file.score) for of_file in read.values()}) > 1:
         found = "; ".join(f"{path}: {of_file.task}, {of_file.score}" for path, of_file in read.items())
         raise InputError(
             f"{len(ways)} ways to read the task and the score ({found}); name them with --task and --score, and "
             "rename columns that not all files have"
         )
-    sides = [
+    scores = [
         Scores(
             side,
             {run: {task: fsum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
@@ -130,7 +124,42 @@ def read_scores(paths: Sequence[Path], columns: ScoreColumns) -> tuple[list[Scor
         )
         for side, runs in sums.items()
     ]
-    return sides, next(iter(read.values()))
+    return scores, next(iter(read.values()))
+
+
+class _ScoreRow(NamedTuple):
+    task: str
+    side: str
+    run: str
+    score: float
+    filter: str  # of lm-evaluation-harness
+    document: Any  # its hash of the question
+
+
+def _score_rows(path: Path, columns: ScoreColumns, read: dict[Path, ScoreColumns]) -> Iterator[_ScoreRow]:
+    """Yield the wanted rows of a file; `read` gets the columns that they are read by."""
+    for number, row in enumerate(_rows(path), 1):
+        where = f"{path}: row {number}"
+        if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
+            continue
+        if path not in read:
+            named = columns.task or _task_column(row, path), columns.score or _score_column(row, path)
+            read[path] = replace(columns, task=named[0], score=named[1])
+        of_file = read[path]
+        task, side, run = (
+            _name(_value(row, column, where), f"{where}: {column}") if column else ""
+            for column in (of_file.task, columns.side, columns.run)
+        )
+        score = _number(_value(row, of_file.score, where), f"{where}: {of_file.score}")
+        yield _ScoreRow(task, side, run, score, _text(row.get("filter", "")), row.get("doc_hash"))
+    if path not in read:
+        wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
+        raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
+
+
+def _name_of(paths: Sequence[Path], is_named: bool) -> str:
+    name = paths[0].name if is_named else str(paths[0])
+    return f"{name} and {len(paths) - 1} more" if len(paths) > 1 else name
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -38,8 +38,8 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: S
         dumped = [side.experiment.model_dump(mode="json", exclude=NO_RESULT) for side in experiments]
         rows = list(differences(dumped))
         settings = markdown_table(["setting", *(f"`{side.folder}`" for side in experiments)], rows) if rows else "None."
-        if len(experiments) == 2 and not any(side.arm for side in sides):
-            blocks += _repetition(experiments[0], experiments[1], sets)
+        if len(sides) == 2 and sides[0].arm == sides[1].arm:
+            blocks += _repetition(sides[0], sides[1], sets)
         blocks += ["## Settings that differ", settings, "## Trainings", _trainings(experiments)]
     return "\n\n".join(blocks)
 

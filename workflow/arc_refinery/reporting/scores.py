@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, estimate
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
-from arc_refinery.evaluation.score_files import ScoreColumns, Scores, read_scores
+from arc_refinery.evaluation.score_files import ScoreColumns, Scores, SideFiles, read_scores
 from arc_refinery.evaluation.sides import paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare, correct
 from arc_refinery.reporting.markdown import Columns, columns_explained, columns_table, markdown_table, number, short_p
@@ -22,13 +22,13 @@ SCORE = """\
 MAX_NAME = 28  # characters of a side's name in a picture
 
 
-def scores_page(paths: Sequence[Path], columns: ScoreColumns, picture: Path | None = None) -> str:
+def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path | None = None) -> str:
     """Compare the sides in files, each two of them; write a picture of the differences, if wanted."""
-    sides, read = read_scores(paths, columns)
+    sides, read = read_scores(files, columns)
     if len(sides) < 2:
         raise InputError(
-            f"{', '.join(map(str, paths))}: hold one side, {sides[0].name}; expected two: give two files, or --side "
-            "and the column that tells them apart"
+            f"expected two sides, and there is {sides[0].name} alone: give two files, or --side and the column that "
+            "tells them apart"
         )
     shown = _Form(all(0 <= score <= 1 for side in sides for run in side.runs.values() for score in run.values()))
     for side in sides:

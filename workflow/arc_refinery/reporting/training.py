@@ -11,7 +11,7 @@ from arc_refinery.reporting import training_samples
 from arc_refinery.reporting.markdown import folded, markdown_table, number, percent
 from arc_refinery.reporting.publish import Attachments, plot_style
 from arc_refinery.reporting.training_log import Log, read_log
-from arc_refinery.reporting.training_plot import runs_plot, training_plot
+from arc_refinery.reporting.training_plot import RUNS_METRICS, TUNING_METRICS, runs_plot, training_plot
 from arc_refinery.training.log import Decision
 from arc_refinery.training.step_metrics import REWARD_TERM
 
@@ -84,13 +84,17 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
     rewarded = {name: log for name, log in logs.items() if log.is_grpo}
     if rewarded:
         blocks += [REWARDS_EXPLAINED, _runs_table(rewarded)]
-    if len(rewarded) > 1:
+    tuned = {name: log for name, log in logs.items() if not log.is_grpo}
+    for file, alike, metrics in (("trainings", rewarded, RUNS_METRICS), ("trainings-sft", tuned, TUNING_METRICS)):
+        if len(alike) < 2:
+            continue
         groups: dict[str, dict[str, Log]] = {}
-        for name, log in rewarded.items():
+        for name, log in alike.items():
             groups.setdefault(experiment.training.base_of(name), {})[name] = log
-        plot = files.add("trainings.png", partial(runs_plot, groups))
-        blocks.append(f"![Training curves of {', '.join(rewarded)}; collapses: {len(collapses)}]({plot})")
-        if len(groups) < len(rewarded):
+        plot = files.add(f"{file}.png", partial(runs_plot, groups, metrics))
+        collapsed = f"; collapses: {len(collapses)}" if alike is rewarded else ""
+        blocks.append(f"![Training curves of {', '.join(alike)}{collapsed}]({plot})")
+        if len(groups) < len(alike):
             blocks.append(
                 "Lines: means of trainings that differ in their seed, with the lowest and the highest of them."
             )

@@ -79,6 +79,7 @@ RUNS_METRICS = {
     "kl": "KL from the start (nats/token)",
     "grad_norm": "gradient norm before clipping",
 }
+TUNING_METRICS = {"loss": "loss (nats/token)", "mean_token_accuracy": "token accuracy"}
 LEGEND_WIDTH = 100  # letters of a line of the legend
 COLLAPSE_MARK: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 9, "markeredgewidth": 2.0}
 ABANDONED_LINE: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
@@ -117,19 +118,19 @@ def training_plot(log: Log, path: Path) -> None:
     save(figure, path)
 
 
-def runs_plot(groups: Mapping[str, Mapping[str, Log]], path: Path) -> None:
-    """Draw the rolling means of GRPO trainings, with their collapses, in one panel per metric.
+def runs_plot(groups: Mapping[str, Mapping[str, Log]], titles: Mapping[str, str], path: Path) -> None:
+    """Draw the rolling means of trainings, with their collapses, in one panel per metric; `titles` has these.
 
     Trainings of a group differ only in their seeds: their mean is drawn while all of them run, with a band from the
     lowest to the highest.
     """
     logs = [log for group in groups.values() for log in group.values()]
-    metrics = [name for name in RUNS_METRICS if any(name in log.steps for log in logs)]
+    metrics = [name for name in titles if any(name in log.steps for log in logs)]
     n_rows = (len(metrics) + 1) // 2
     figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4 + 0.1 * len(groups)), layout="constrained")
     panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
     for axes, metric in zip(panels, metrics, strict=False):
-        axes.set_title(RUNS_METRICS[metric], loc="left")
+        axes.set_title(titles[metric], loc="left")
         for (name, group), color, dashes in zip(groups.items(), line_colors(len(groups)), cycle(DASHES), strict=False):
             smooth = {run: _rolling_mean(log, metric) for run, log in group.items() if metric in log.steps}
             if smooth:
