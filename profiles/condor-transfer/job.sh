@@ -21,11 +21,17 @@ fill() {
   done
 }
 
+trap fill EXIT
+
 python=(python)
 if [ -z "${ARC_REFINERY_IMAGE:-}" ] && [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
-  mkdir environment
-  tar -xf "$ARC_REFINERY_ENVIRONMENT" -C environment
-  python=("$PWD/environment/bin/python")
+  bin="$PWD/.arc-refinery-environment/bin"
+  mkdir .arc-refinery-environment
+  tar -xf "$ARC_REFINERY_ENVIRONMENT" -C .arc-refinery-environment
+  rm -f "$bin/arc-refinery" # the one of a virtual environment names the folder of before
+  printf '#!/bin/sh\nexec "$(dirname "$0")/python" -m arc_refinery "$@"\n' > "$bin/arc-refinery"
+  chmod +x "$bin/arc-refinery"
+  python=("$bin/python")
 fi
 export PYTHONPATH="$PWD/workflow"
 
@@ -39,5 +45,4 @@ while kill -0 $job 2> /dev/null; do
 done
 status=0
 wait $job || status=$?
-fill
 exit $status

@@ -22,6 +22,10 @@ elif [ -n "${ARC_REFINERY_ENVIRONMENT:-}" ]; then
   if [ ! -d "$cache/$version" ]; then
     mkdir -p "$cache/$version.partial"
     tar -xf "$ARC_REFINERY_ENVIRONMENT" -C "$cache/$version.partial"
+    program="$cache/$version.partial/bin/arc-refinery" # the one of a virtual environment names the folder of before
+    rm -f "$program"
+    printf '#!/bin/sh\nexec "$(dirname "$0")/python" -m arc_refinery "$@"\n' > "$program"
+    chmod +x "$program"
     mv "$cache/$version.partial" "$cache/$version"
   fi
   exec 9>&-

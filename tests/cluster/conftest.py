@@ -1,9 +1,14 @@
 """A private HTCondor pool, and runs of Snakemake whose jobs go to it."""
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
+import sysconfig
+import tarfile
 import time
+import venv
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,6 +64,36 @@ def condor(pool: Pool, tmp_path: Path) -> Iterator[Callable[..., Run]]:
             run.kill(signal.SIGINT)
             run.end(60)
     assert not pool.jobs(), "a run has left jobs in the queue"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """A virtual environment with this package, that can be moved; its `arc-refinery` leaves a trace."""
+    folder = tmp_path / "environment"
+    venv.create(folder, symlinks=True)
+    packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+    (packages / "those-of-the-tests.pth").write_text(
+        f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    )
+    program = folder / "bin" / "arc-refinery"
+    program.write_text(
+        '#!/bin/sh\nhere=$(dirname "$0")\necho "$@" >> "$here/../used"\n'
+        'exec "$here/python" -c "from arc_refinery.cli import main; main()" "$@"\n'
+    )
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def archive(environment: Path, tmp_path: Path) -> Path:
+    """That environment packed, with the program that pip writes, which names the folder of before."""
+    program = environment / "bin/arc-refinery"
+    program.write_text(f"#!{environment}/bin/python\nfrom arc_refinery.cli import main\n\nmain()\n")
+    packed = tmp_path / "environment.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        tar.add(environment, ".")
+    shutil.rmtree(environment)
+    return packed
 
 
 @pytest.fixture(scope="session")

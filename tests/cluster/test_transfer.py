@@ -143,6 +143,27 @@ def test_a_job_that_fails_ends_the_run_with_its_reason(far: Path, condor: Callab
     assert not (checkout.folder / SHARD).exists()
 
 
+TASKS = "results/small/tasks/heldout.parquet"
+
+
+def test_an_archive_of_an_environment_travels_with_its_jobs(
+    archive: Path, far: Path, condor: Callable[..., Run], pool: Pool
+):
+    checkout = copy(far)
+    config = checkout.change(elsewhere)
+    archive.rename(checkout.folder / "environment.tar.gz")
+    run = condor(checkout, "--", TASKS, config=config, profile=PROFILE, ARC_REFINERY_ENVIRONMENT="environment.tar.gz")
+    assert run.end() == 0, run.explain()
+    assert (checkout.folder / TASKS).exists()
+
+
+def test_an_archive_that_is_not_there_fails_its_jobs(prepared: Checkout, condor: Callable[..., Run]):
+    flags = ["--force", "--set-resources", "evaluation_tasks:max_retries=0", "--", TASKS]
+    run = condor(prepared, *flags, config=LONG, profile=PROFILE, ARC_REFINERY_ENVIRONMENT="/shared/none.tar.gz")
+    assert run.end() == 1, run.explain()
+    assert "is held" not in run.text
+
+
 def test_an_image_makes_jobs_of_the_container_universe(prepared: Checkout, condor: Callable[..., Run]):
     """No machine of the pool has Apptainer; test_images.py runs such jobs."""
     image = "/images/arc.sif"

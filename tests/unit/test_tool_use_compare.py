@@ -62,7 +62,7 @@ def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Word
         "43.8 %",
         "+43.8",
         f"[{low:+.1f}, {high:+.1f}]".replace("-", "−"),
-        f"{(1.959964 + 0.841621) * error:.1f}",
+        f"{(3.182446 + 0.978472) * error:.1f}",  # t with 3 degrees of freedom, at 0.975 and 0.8
         "no" if low < 0 else "yes",
     ]
     assert " on 4 questions, paired:" in text
