@@ -25,12 +25,22 @@ def mind_pool():
 
     try:
         if on_htcondor():
+            check_names()
             every = workflow.remote_execution_settings.seconds_between_status_checks
             condor.watch(Path(workflow.executor_settings.jobdir), every, logger.warning)
         else:
             condor.clear(POOL_RUNS, logger.warning)
     except InputError as error:
         raise WorkflowError(str(error))
+
+
+def check_names():
+    """Raise `InputError` for a file whose name the executor would take for two."""
+    for file in experiment.files_named() if workflow.storage_settings.shared_fs_usage else ():
+        if " " in str(file.path):
+            raise InputError(
+                f"{config_origin()}: {file.key} is {file.path}; HTCondor's executor cannot handle its space; rename it"
+            )
 
 
 def mind_cores():

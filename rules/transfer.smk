@@ -4,13 +4,15 @@ from snakemake.io import is_flagged
 from snakemake.resources import Resource
 
 from arc_refinery.config.layers import Layers
+from arc_refinery.errors import InputError
 from arc_refinery.reporting.provenance import COMMIT, commit
+from arc_refinery.runs.transfer import check_that_it_travels
 from arc_refinery.sampling.shard import progress_path
 
 os.environ[COMMIT] = commit()  # the profile lets it reach jobs, which have the code without its history
 
 
-def code_and_config() -> str:
+def code_and_config() -> list[str]:
     """The code, the config with its bases and the files that it names; absolute paths are expected on the machine."""
     models = [model.path for model in (experiment.model, *experiment.samplers.values()) if not model.download]
     named = [file.path for file in experiment.files_named() if file.key != "model.path"]
@@ -18,7 +20,7 @@ def code_and_config() -> str:
     environment = "" if image else os.environ.get("ARC_REFINERY_ENVIRONMENT", "")
     bases = Layers.of(config, config_origin()).files[1:]
     paths = {"rules", "workflow", "config", *bases, *models, *map(str, [*named, *functions]), environment} - {"", "."}
-    return ", ".join(sorted(path for path in paths if not path.startswith(("/", "workflow/", "config/"))))
+    return sorted(path for path in paths if not path.startswith(("/", "workflow/", "config/")))
 
 
 def folders(rule, wildcards) -> list[str]:
@@ -41,10 +43,15 @@ def also_written(rule):
 
 
 GOES_ALONG = code_and_config()
+if workflow.is_main_process:
+    try:
+        check_that_it_travels(GOES_ALONG)
+    except InputError as error:
+        sys.exit(f"arc-refinery: {error}")
 
 for job_rule in workflow.rules:
     resources_of_transfer = {
-        "htcondor_transfer_input_files": GOES_ALONG,
+        "htcondor_transfer_input_files": ", ".join(GOES_ALONG),
         "htcondor_transfer_output_files": also_written(job_rule),
         "classad_TransferFolders": lambda wildcards, rule=job_rule: ",".join(folders(rule, wildcards)),
     }

@@ -250,6 +250,17 @@ def unreachable(folder: Path) -> Path:
     return config
 
 
+def test_a_space_in_the_name_of_a_file_is_refused(prepared: Checkout, condor: Callable[..., Run]):
+    """The executor would wait for two files."""
+    model = prepared.folder / "mine/my model"
+    shutil.copytree(prepared.folder / "workflow/models/tiny", model)
+    changed = prepared.change(lambda config: config["model"].update(path="mine/my model"), LONG)
+    run = condor(prepared, "--force", SHARD, config=changed)
+    assert run.end(60) == 1
+    assert "model.path is mine/my model" in run.text and "space" in run.text
+    shutil.rmtree(model)
+
+
 def test_without_a_pool_there_is_one_message(prepared: Checkout, condor: Callable[..., Run], tmp_path: Path):
     run = condor(prepared, "--force", SHARD, config=LONG, CONDOR_CONFIG=str(unreachable(tmp_path)))
     assert run.end(60) == 1

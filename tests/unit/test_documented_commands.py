@@ -13,14 +13,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from checkout import ROOT
 
 from arc_refinery import cli
 from arc_refinery.cli.parsing import OTHER_NAMES
-from arc_refinery.config import KINDS
+from arc_refinery.config import KINDS, validate_experiment
 
 PROGRAMS = "arc-refinery|snakemake|make|trl|python"
 INLINE = re.compile(rf"`((?:{PROGRAMS})(?: [^`\n]*)?)`")
+YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINE = re.compile(rf"^(?:\$ )?((?:{PROGRAMS}) .*)")
 RULE = re.compile(r"^\s*(?:rule|use rule \w+ as) (\w+)", re.MULTILINE)
@@ -244,3 +246,16 @@ def test_the_pictures_are_those_of_the_story_and_the_sample_report(monkeypatch: 
     assert all(
         drawn[f"repair-{theme}.svg"].count("×") == 12 for theme in ("light", "dark")
     )  # the first program's wrong cells
+
+
+def configs() -> dict[str, str]:
+    """Whole configs in the docs, by page and line."""
+    pages = [ROOT / "README.md", ROOT / "config/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = ((page, match) for page in pages for match in YAML.finditer(page.read_text()))
+    return {f"{page.name}-{n}": match[1] for n, (page, match) in enumerate(found) if "\nbase: " in f"\n{match[1]}"}
+
+
+@pytest.mark.parametrize("place", configs())
+def test_configs_of_the_docs_are_valid(place: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT)  # bases are relative
+    validate_experiment(yaml.safe_load(configs()[place]), place)

@@ -28,7 +28,7 @@ use rule * from arc_refinery
 
 
 def test_other_workflows_use_it_as_a_module(pristine: Checkout, tmp_path: Path):
-    """As the Snakemake workflow catalog deploys it: `workflow/Snakefile` of the repository is the module."""
+    """`workflow/Snakefile` of the repository is the module; configs and embedded models are the project's own."""
     (tmp_path / "workflow").mkdir()
     for name in ("config", "workflow/models"):
         (tmp_path / name).symlink_to(ROOT / name)

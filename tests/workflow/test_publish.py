@@ -40,9 +40,11 @@ for text in json.load(sys.stdin):
 def publish(
     checkout: Checkout, hub: Hub, home: Path, *flags: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    command = [str(BIN / "arc-refinery"), "report", "publish", ADAPTER, *flags]
+    """Typed in another folder than the experiment's."""
+    home.mkdir(exist_ok=True)
+    command = [str(BIN / "arc-refinery"), "report", "publish", str(checkout.folder / ADAPTER), *flags]
     environment = hub.environment(home, **variables)
-    return subprocess.run(command, cwd=checkout.folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
 
 
 def greedy(checkout: Checkout, prompts: Path, output: Path, *flags: str) -> list[str]:
@@ -95,6 +97,9 @@ def test_the_card_says_what_the_report_says(finished_once: Checkout, hub: Hub, t
     assert done.returncode == 0, done.stderr
     _, metadata, card = (output / "README.md").read_text().split("---\n", 2)
     assert yaml.safe_load(metadata)["base_model"] == "owner/tiny"
+    assert {"tokenizer.json", "chat_template.jinja"} <= {path.name for path in output.iterdir()}
+    assert "this adapter is its `trained`. The arms that use it: `refine-trained`." in card
+    assert TINY not in card
     report = (finished_once.folder / "results/small.md").read_text()
     answer = report.split("\n\n")[1]
     limits = report.partition("\n## Limitations\n")[2].partition("\n## ")[0].strip()
@@ -122,6 +127,7 @@ def test_what_cannot_be_published_says_what_to_do(finished_once: Checkout, hub: 
     wording(refused("--base", "owner/tiny", "--repository", "me/adapter"))
     assert Path(output, "README.md").exists()  # what was written is complete
     wording(refused("--base", "owner/tiny", "--public"))
+    wording(refused("--base", "owner/tiny", "--repository", "adapter"))
     hub.add("model", "me/public", {})
     wording(refused("--base", "owner/tiny", "--repository", "me/public", token=TOKEN))
     assert not hub.commits["model", "me/public", "main"]

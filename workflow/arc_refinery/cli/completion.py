@@ -36,8 +36,10 @@ def script() -> str:
         words[""][first] = None
         if second:
             words[first][second] = None
+    words |= {f"help {before}".strip(): choices for before, choices in words.items() if "--" not in before}
     names = [*COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
     flags = {f"{name} ": _flags_of(name) for name in sorted(names, key=len, reverse=True)}  # longer names first
+    flags[" "] = ["--help", "--version", "--completion"]
     return SCRIPT.format(flags=_cases(flags, "*"), words=_cases(words, ""))
 
 

@@ -1,5 +1,6 @@
 """The command that begins a project outside a checkout."""
 
+import shlex
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +43,7 @@ class Init(Command):
                 for part in PARTS:
                     (unfinished / part).parent.mkdir(exist_ok=True)
                     if (source / part).is_dir():
-                        shutil.copytree(source / part, unfinished / part)
+                        _copy_folder(source / part, unfinished / part)
                     else:
                         shutil.copy(source / part, unfinished / part)
                 for link, target in LINKS.items():
@@ -51,6 +52,16 @@ class Init(Command):
                     path.rename(folder / path.name)
         print(
             f"{folder}: choose or write a config (config/README.md, examples/), and run it:\n"
-            f"  cd {folder}\n"
+            f"  cd {shlex.quote(str(folder))}\n"
             "  snakemake --cores 2 --configfile config/quick.yaml"
         )
+
+
+def _copy_folder(source: Path, copy: Path) -> None:
+    """Copy a folder; raises `OSError` at the first file that cannot be copied, where shutil would go on."""
+    copy.mkdir()
+    for path in sorted(source.iterdir()):
+        if path.is_dir():
+            _copy_folder(path, copy / path.name)
+        else:
+            shutil.copy(path, copy / path.name)

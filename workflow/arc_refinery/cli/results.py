@@ -287,6 +287,8 @@ class Publish(Command):
 
         if self.public and not self.repository:
             raise InputError("--public is for an upload; give --repository owner/name, too")
+        if self.repository and not config.HUB_NAME.fullmatch(self.repository):
+            raise InputError(f"--repository is {self.repository}; expected owner/name on the hub")
         source = model_card.read_source(Path(self.adapter))
         base = model_card.base_of(source, self.base)
         with atomic_write(self.output) as unfinished:

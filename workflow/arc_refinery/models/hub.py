@@ -121,6 +121,11 @@ def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
     except InputError:
         raise
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
+        if isinstance(error, httpx.TransportError):
+            raise InputError(
+                f"{repository}: the hub cannot be reached ({error}). {folder} is complete; type the same command where "
+                "it can"
+            ) from None
         first_line = str(error).strip().partition("\n")[0] or type(error).__name__
         raise InputError(
             f"{repository}: cannot be uploaded ({first_line}). {folder} is complete: `hf auth login` on this machine "

@@ -43,6 +43,7 @@ WORDING = "wording"
 CARD = "README.md"
 NAMES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, *TOKENIZER, SETTINGS, STEPS, WORDING, CARD)
 MOST_LINES = 200  # of an example
+COMMIT = re.compile("[0-9a-f]{7,40}")
 CODE = "with the code of commit"  # begins a block of reports (provenance.py)
 
 
@@ -55,7 +56,9 @@ class Base:
 
     @property
     def at(self) -> str:
-        return f" at commit `{self.revision}`" if self.revision else ""
+        if not self.revision:
+            return ""
+        return f" at {'commit' if COMMIT.fullmatch(self.revision) else 'revision'} `{self.revision}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +122,10 @@ def base_of(source: Source, named: str | None) -> Base:
 def write_folder(source: Source, base: Base, license_name: str | None, folder: Path) -> None:
     """Write the files to publish into a new folder."""
     folder.mkdir()
+    model = _model_folder(source)
     settings = adapter_config(source.folder)
     settings |= {"base_model_name_or_path": base.repository, "revision": base.revision}
     (folder / ADAPTER_CONFIG).write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
-    download = source.experiment.model.download
-    model = fetched_folder(source.results, download) if download else Path(source.experiment.model.path)
     keys = read_json(source.results / SETTINGS, "the settings of an experiment")
     keys["model"] |= {"path": base.repository, "revision": base.revision}
     (folder / SETTINGS).write_text(json.dumps(keys, indent=1) + "\n")
@@ -133,6 +135,18 @@ def write_folder(source: Source, base: Base, license_name: str | None, folder: P
     if save := getattr(config.part(source.experiment.kind, "report"), "save_wording", None):
         save(source.experiment, folder / WORDING)
     (folder / CARD).write_text("\n\n".join(_card(source, base, license_name)) + "\n")
+
+
+def _model_folder(source: Source) -> Path:
+    """Return the folder of the base model, wherever the command is typed; raises `InputError` without a tokenizer."""
+    download, path = source.experiment.model.download, source.experiment.model.path
+    project = source.results.parent.parent  # where the experiment ran
+    folder = fetched_folder(source.results, download) if download else project / path
+    if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
+        raise InputError(
+            f"{folder}: holds no tokenizer.json; expected the folder of the base model, which {path} names"
+        )
+    return folder
 
 
 def _card(source: Source, base: Base, license_name: str | None) -> Iterator[str]:
@@ -145,7 +159,10 @@ def _card(source: Source, base: Base, license_name: str | None) -> Iterator[str]
         f"{_method(source)} with seed {experiment.seed_of(source.name)}."
     )
     yield "## What was found"
-    yield f"From the report of the experiment `{experiment.experiment}`; this adapter is its `{source.name}`."
+    yield (
+        f"From the report of the experiment `{experiment.experiment}`; this adapter is its `{source.name}`. "
+        f"{_use(source)}"
+    )
     yield from _findings(source.report)
     yield "## Use"
     yield fenced(_usage(base, experiment), "python", MOST_LINES)
@@ -157,9 +174,10 @@ def _card(source: Source, base: Base, license_name: str | None) -> Iterator[str]
     if example := _example(source):
         yield "## An example"
         yield "Prompts, answers and verdicts of an arm that uses it; `[user]` and the like mark messages."
-        yield fenced(example, "text", MOST_LINES)
+        yield fenced(example.replace(experiment.model.path, base.repository), "text", MOST_LINES)
     yield "## Training"
-    yield from provenance.settings(experiment)
+    model = experiment.model.model_copy(update={"path": base.repository, "revision": base.revision})
+    yield from provenance.settings(experiment.model_copy(update={"model": model}))
     for block in _section(source.report, "How to reproduce"):
         if block.startswith(CODE):
             yield f"Made {block.partition('. ')[0]}."
@@ -218,13 +236,21 @@ model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype="{experiment.mode
 tokenizer = AutoTokenizer.from_pretrained("{base.repository}"{revision})"""
 
 
+def _arms(source: Source) -> list[str]:
+    """Return the arms that use the adapter."""
+    arms = source.experiment.arms if isinstance(source.experiment, Compared) else ()
+    return [arm.name for arm in arms if source.name in arm.adapters]
+
+
+def _use(source: Source) -> str:
+    arms = ", ".join(f"`{name}`" for name in _arms(source))
+    return f"The arms that use it: {arms}." if arms else "No arm uses it: what follows was found of other adapters."
+
+
 def _example(source: Source) -> str:
     """Return an attempt or an episode of the last arm that uses the adapter; empty if none does."""
-    experiment = source.experiment
-    if not isinstance(experiment, Compared):
-        return ""
-    arms = [arm.name for arm in experiment.arms if source.name in arm.adapters]
-    if not arms:
+    experiment, arms = source.experiment, _arms(source)
+    if not isinstance(experiment, Compared) or not arms:
         return ""
     text = config.part(experiment.kind, "report:show")(Side(source.results, experiment, arms[-1]), None, None, None)
     return str(text).partition("\n\n")[2]  # without the folder
