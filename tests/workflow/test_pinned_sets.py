@@ -58,6 +58,16 @@ def test_wandb_and_trackio_resolve_on_top_of_the_default_set() -> None:
     } == set()  # those of PyPI's torch
 
 
+@pytest.mark.parametrize(
+    ("extra", "flags"),
+    [("trackers", []), ("unsloth", []), ("vllm", ["--override", ENVS / "gpu.overrides.txt"])],
+    ids=["trackers", "unsloth", "vllm"],
+)
+def test_an_extra_of_the_package_resolves(extra: str, flags: list[object]) -> None:
+    done = compile_pins(ROOT / "pyproject.toml", "--extra", extra, *flags)
+    assert done.returncode == 0, done.stderr
+
+
 def test_unsloth_without_a_gpu_resolves() -> None:
     done = compile_pins(ENVS / "unsloth-cpu.txt", "--override", ENVS / "unsloth-cpu.overrides.txt")
     assert done.returncode == 0, done.stderr
