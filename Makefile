@@ -65,7 +65,7 @@ lint: env
 env: $(VENV)/installed
 
 $(VENV)/installed: envs/cpu.txt envs/condor-warning.pth pyproject.toml
-	python=$$(envs/check-machine.sh $(PYTHON)) && { ! [ -e $(BIN)/python ] || [ "$$($(BIN)/python -V)" = "$$("$$python" -V)" ] || { echo "$(VENV) has $$($(BIN)/python -V); remove it for $$("$$python" -V)" >&2; exit 1; }; } && "$$python" -m venv $(VENV)
+	python=$$(envs/check-machine.sh $(PYTHON)) && "$$python" -m venv $(VENV)
 	# pip finds a local CPU build of torch; uv installs the rest in seconds, or pip does if uv reaches no index
 	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt

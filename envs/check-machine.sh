@@ -41,6 +41,9 @@ fits "$python" ||
 version=$(version_of "$python")
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
   fail "$python lacks venv and pip. Install them: apt install python$version-venv"
+made=$(version_of .venv/bin/python)
+[ "$made" = none ] || [ "$made" = "$version" ] ||
+  fail ".venv has Python $made, and $python is $version. Remove .venv, or type make env PYTHON=python$made"
 
 free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1000000) }')
 [ -d .venv ] || [ "$free" -ge $needed ] ||

@@ -74,6 +74,17 @@ def test_what_is_missing_is_named_in_one_line(tmp_path: Path, commands: dict[str
     assert line.startswith("arc-refinery: ") and named in line
 
 
+@pytest.mark.parametrize(("made", "status"), [("3.9", 1), (PYTHON.removeprefix("python"), 0)])
+def test_an_environment_of_another_python_is_not_written_over(tmp_path: Path, made: str, status: int):
+    program = tmp_path / ".venv/bin/python"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho {made}\n")
+    program.chmod(0o755)
+    done = check(tmp_path)
+    assert done.returncode == status
+    assert ("Remove .venv" in done.stderr) == bool(status)
+
+
 def test_make_env_stops_before_it_makes_anything(tmp_path: Path):
     old = tmp_path / "python3.9"
     old.write_text(f"#!/bin/sh\n{OLD}\n")
