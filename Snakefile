@@ -91,8 +91,12 @@ include: "rules/training.smk"  # adapters: supervised fine-tuning, GRPO
 include: "rules/report.smk"  # compare the arms
 include: "rules/bookkeeping.smk"  # settings, curves of trainings, times
 include: "rules/doctor.smk"  # checks before an experiment: snakemake doctor
-include: "rules/pretrain.smk"  # the embedded models; not a part of any experiment
 include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end
+
+
+if Path("workflow/pretraining").is_dir():  # in a checkout
+
+    include: "rules/pretrain.smk"  # the embedded models; not a part of any experiment
 
 
 if not workflow.storage_settings.shared_fs_usage:
