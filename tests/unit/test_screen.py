@@ -72,7 +72,7 @@ def test_a_target_without_a_log_is_not_a_job():
     run.log("job_finished", job_id=1)
     run.start(2, "", log=[], rule_name="pretrain")
     run.log("job_finished", job_id=2)
-    assert run.screen.end(has_succeeded=True).startswith("1 jobs")
+    assert run.screen.end(has_succeeded=True).startswith("1 job in ")
 
 
 def test_a_job_of_a_rule_without_a_message_is_named_by_its_rule_and_wildcards():

@@ -95,7 +95,8 @@ class Screen(logging.StreamHandler[TextIO]):
     def end(self, has_succeeded: bool = False) -> str:
         """Return the lines with which the run ends."""
         if has_succeeded:
-            end = [f"{self._n_jobs} jobs in {duration(time.time() - self._began)}."]
+            jobs = "1 job" if self._n_jobs == 1 else f"{self._n_jobs} jobs"
+            end = [f"{jobs} in {duration(time.time() - self._began)}."]
             pages = self._pages + [page for job in self._running.values() for page in job.pages]
             return "\n".join(end + [line for page in pages for line in (*_answer(page), f"Report: {page}")])
         kept = f"{len(self._finished)} of {self._n_jobs} jobs are finished and kept"
