@@ -89,6 +89,9 @@ def archive(environment: Path, tmp_path: Path) -> Path:
     """That environment packed, with the program that pip writes, which names the folder of before."""
     program = environment / "bin/arc-refinery"
     program.write_text(f"#!{environment}/bin/python\nfrom arc_refinery.cli import main\n\nmain()\n")
+    (trace,) = environment.glob("lib/python3*/site-packages/those-of-the-tests.pth")
+    with trace.open("a") as file:  # each start of its Python leaves a line
+        file.write(f"import sys; open({str(tmp_path / 'used')!r}, 'a').write(sys.prefix + '\\n')\n")
     packed = tmp_path / "environment.tar.gz"
     with tarfile.open(packed, "w:gz") as tar:
         tar.add(environment, ".")

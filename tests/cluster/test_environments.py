@@ -34,7 +34,9 @@ def test_a_packed_environment_is_unpacked_once_on_the_machine(
     run = condor(prepared, "--force", *wanted, config=LONG, **variables)
     assert run.end() == 0, run.explain()
     (unpacked,) = (path for path in cache.iterdir() if path.is_dir())
-    assert (unpacked / "bin/arc-refinery").exists()
+    used = (tmp_path / "used").read_text().splitlines()
+    assert set(used) == {str(unpacked)}
+    assert len(used) == 2 * 2  # two jobs: Snakemake, and its command
     assert not list(cache.glob("*.partial"))
 
 

@@ -147,7 +147,7 @@ TASKS = "results/small/tasks/heldout.parquet"
 
 
 def test_an_archive_of_an_environment_travels_with_its_jobs(
-    archive: Path, far: Path, condor: Callable[..., Run], pool: Pool
+    archive: Path, far: Path, condor: Callable[..., Run], tmp_path: Path
 ):
     checkout = copy(far)
     config = checkout.change(elsewhere)
@@ -155,6 +155,8 @@ def test_an_archive_of_an_environment_travels_with_its_jobs(
     run = condor(checkout, "--", TASKS, config=config, profile=PROFILE, ARC_REFINERY_ENVIRONMENT="environment.tar.gz")
     assert run.end() == 0, run.explain()
     assert (checkout.folder / TASKS).exists()
+    used = (tmp_path / "used").read_text().splitlines()
+    assert {Path(prefix).name for prefix in used} == {".arc-refinery-environment"}
 
 
 def test_an_archive_that_is_not_there_fails_its_jobs(prepared: Checkout, condor: Callable[..., Run]):

@@ -143,6 +143,7 @@ def test_a_training_that_does_not_fit_the_card_and_too_many_tokens_are_named(wor
     (block,) = (block for block in blocks if "does not fit" in block)
     wording(block)
     assert "does not fit" not in cost_page(experiment, H100, Assumed())
+    assert cost_page(experiment, H100, Assumed(answer=1024))
     for assumed in (Assumed(prompt=10**8), Assumed(answer=1025)):
         with pytest.raises(InputError) as error:
             cost_page(experiment, H100, assumed)

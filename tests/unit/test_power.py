@@ -25,6 +25,11 @@ def test_what_no_power_can_be_planned_of_is_named(words: list[str], monkeypatch:
     wording(error.value)
 
 
+def test_a_single_task_has_a_dash(capsys: pytest.CaptureFixture[str]):
+    cli.parse(["doctor", "power", "--tasks", "1", "--difference", "0.5"]).run()
+    assert "| 1 | – | – | – | – |" in capsys.readouterr().out
+
+
 def test_the_power_of_a_set_whose_size_is_given_and_of_trainings_that_differ(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -15,7 +15,7 @@ from arc_refinery.config import validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.report.report import write_report
-from arc_refinery.reporting.registration import FILE, is_registered, limits, register
+from arc_refinery.reporting.registration import FILE, _changes, is_registered, limits, register
 
 ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "SSww", "b": "wwww"}, "second-turn2": {"b": "SS"}}
@@ -94,6 +94,7 @@ def test_keys_of_a_section_that_was_empty_are_named_and_the_section_is_not(tmp_p
     run(empty, folder)
     (folder / empty.set_names[0]).mkdir()
     (folder / empty.set_names[0] / "000.parquet").touch()
+    assert _changes({"a": {"b": 1, "b.c": 2}}, {"a": {"b": 2, "b.c": 2}}) == {"a.b": (1, 2)}
     (warning,) = run(filled, folder)
     assert warning.partition(": ")[2].startswith("`training.select.min_mixed` from its default to 0.7.")
 

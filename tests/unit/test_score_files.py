@@ -208,6 +208,29 @@ def test_different_filters_are_named_and_one_file_may_hold_both(tmp_path: Path):
     assert "Different filters: `strict` of `strict.jsonl`, `flexible` of `flexible.jsonl`." in page
 
 
+def test_rows_of_other_documents_may_be_averaged_under_another_name(tmp_path: Path):
+    rows = [{"doc_id": n, "doc": {"subject": f"s{n % 2}"}, "doc_hash": f"{n}", "acc": 1} for n in range(4)]
+    (side,), _ = read_scores([lines(tmp_path / "a.jsonl", rows)], ScoreColumns(task="doc.subject"))
+    assert (side.runs, side.n_rows) == ({"": {"s0": 1.0, "s1": 1.0}}, (2,))
+
+
+def test_a_sample_that_one_of_its_scorers_left_unscored_is_left_out(tmp_path: Path):
+    scores = [{"a": {"value": value}, "b": {"value": 1}} for value in (1, float("nan"), None)]
+    path = tmp_path / "log.json.gz"
+    with gzip.open(path, "wt") as packed:
+        json.dump({"samples": [{"id": n, "scores": score} for n, score in enumerate(scores)]}, packed)
+    assert [read_scores([path], ScoreColumns(score=f"scores.{name}.value"))[0][0].tasks for name in "ab"] == [
+        ["0"],
+        ["0", "1", "2"],
+    ]
+
+
+def test_sides_that_share_their_first_file_are_two(tmp_path: Path):
+    a, b, c = (lines(tmp_path / f"{name}.jsonl", [{"id": 1, "score": n}]) for n, name in enumerate("abc"))
+    sides, _ = read_scores([(a, b), (a, c)], ScoreColumns())
+    assert [side.name for side in sides] == [f"{a},{b}", f"{a},{c}"]
+
+
 def test_a_column_of_runs_that_differs_in_each_row_is_named(tmp_path: Path, wording: Wording):
     path = lines(tmp_path / "a.jsonl", [{"id": n % 2, "model": n // 2, "ts": n, "score": 1} for n in range(4)])
     with pytest.raises(InputError, match="--runs") as error:
@@ -225,8 +248,12 @@ def test_files_of_one_side_are_its_runs(tmp_path: Path, monkeypatch: pytest.Monk
     page = capsys.readouterr().out
     assert cells(page, "`a1.jsonl and 1 more`")[0][1:4] == ["2", "2", "1"]  # tasks, runs, rows per task
     assert cells(page, "`a1.jsonl and 1 more` −")[0][2] == "+1.500"  # (2 + 2 + 0 + 2) / 4
-    for words in (["a1.jsonl,a2.jsonl", "b1.jsonl", "--runs", "seed"], ["a1.jsonl,lost.jsonl", "b1.jsonl"]):
-        with pytest.raises(InputError, match=r"--runs|lost\.jsonl"):
+    for words in (
+        ["a1.jsonl,a2.jsonl", "b1.jsonl", "--runs", "seed"],
+        ["a1.jsonl,lost.jsonl", "b1.jsonl"],
+        ["a1.jsonl,,a2.jsonl", "b1.jsonl"],
+    ):
+        with pytest.raises(InputError, match=r"--runs|lost\.jsonl|comma"):
             cli.parse(["compare", *words]).run()
 
 

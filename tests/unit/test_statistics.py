@@ -1,5 +1,6 @@
 """Estimates against enumeration of all cases, and the sentence that must not claim too much."""
 
+import math
 from dataclasses import replace
 from itertools import combinations, permutations, product
 
@@ -8,7 +9,7 @@ import pandas as pd
 import pytest
 from messages import Wording
 
-from arc_refinery.evaluation.intervals import estimate_difference
+from arc_refinery.evaluation.intervals import estimate, estimate_difference
 from arc_refinery.evaluation.power import SHARED, Plan, detectable
 from arc_refinery.evaluation.statistics import (
     Comparison,
@@ -279,6 +280,26 @@ def test_a_plan_detects_its_difference_in_four_simulated_experiments_of_five(
         by_first, by_second = places < (changed + means) / 2, places > 1 - (changed - means) / 2  # alone
         found.append(compare("a", "b", by_first.astype(float), by_second.astype(float)).supports_difference)
     assert np.mean(found) == pytest.approx(0.8, abs=0.04)
+
+
+def test_one_task_shows_nothing_of_others():
+    assert Plan(1).detects() == Plan(1, n_attempts=64).detects(3) == math.inf
+    assert Plan(400, n_attempts=64).tasks_needed(0.9, 3) == 2
+
+
+@pytest.mark.parametrize("scale", [1e-90, 1.0, 1e90])
+def test_intervals_of_runs_do_not_depend_on_the_scale(scale: float):
+    table = np.random.default_rng(0).normal(size=(3, 20)) + np.arange(3)[:, None]
+    plain, scaled = estimate(table), estimate(table * scale)
+    assert scaled.degrees == pytest.approx(plain.degrees)
+    assert scaled.low / scale == pytest.approx(plain.low)
+
+
+def test_a_large_score_hides_no_other_difference():
+    a = np.append(np.linspace(0, 1, 19), 1e12)
+    b = np.append(np.linspace(0, 1, 19) + 50, 1e12)
+    compared = compare("a", "b", [a], [b])
+    assert (compared.only_first, compared.only_second) == (0, 19)
 
 
 def test_the_tasks_that_a_plan_needs_are_the_fewest():

@@ -161,7 +161,10 @@ class Compare(Command):
 
 def _files(text: str) -> tuple[Path, ...]:
     """Return the files of a side; names may have commas."""
-    return (Path(text),) if Path(text).exists() else tuple(map(Path, text.split(",")))
+    names = [text] if Path(text).exists() else text.split(",")
+    if "" in names:
+        raise InputError(f"{text}: has a comma without a file on one of its sides")
+    return tuple(map(Path, names))
 
 
 class Show(Command):

@@ -64,6 +64,13 @@ class Cost:
 
 def cost_page(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> str:
     """Return a table of the stages with their sum; raise `InputError` if a model's sizes are unknown."""
+    planned = experiment.planned_sampling
+    for flag, given, limits in (
+        ("--prompt-tokens", assumed.prompt, [each.model.window for each in planned]),
+        ("--answer-tokens", assumed.answer, [each.longest for each in planned]),
+    ):
+        if given and limits and given > max(limits):
+            raise InputError(f"{flag} is {given}; {experiment.experiment} has at most {max(limits):,}")
     costs = [*sampling_costs(experiment, gpu, assumed), *training_costs(experiment, gpu)]
     if not costs:
         raise InputError(f"{experiment.experiment}: the kind {experiment.kind} does not say what it samples")
@@ -95,14 +102,8 @@ def sampling_costs(experiment: Experiment, gpu: Gpu, assumed: Assumed) -> Iterat
 
 
 def sampling_cost(planned: PlannedSampling, n_tasks: int, gpu: Gpu, assumed: Assumed) -> Cost:
-    for flag, given, most in (
-        ("--prompt-tokens", assumed.prompt, planned.model.window),
-        ("--answer-tokens", assumed.answer, planned.longest),
-    ):
-        if given and given > most:
-            raise InputError(f"{flag} is {given}; {planned.stage} has at most {most:,} tokens")
-    prompt = assumed.prompt or max(1, (planned.model.window - planned.longest) // 2)
-    mean = assumed.answer or ceil(planned.longest * TYPICAL)
+    prompt = min(assumed.prompt or max(1, (planned.model.window - planned.longest) // 2), planned.model.window)
+    mean = min(assumed.answer or ceil(planned.longest * TYPICAL), planned.longest)
     model, of_job = planned.model, ceil(n_tasks / planned.n_jobs)
     n_gpus, shape = model.tensor_parallel_size, shape_of(model.path)
     n_prompts, n_of_job = of_job * ceil(planned.n_completions / planned.per_prompt), of_job * planned.n_completions

@@ -25,7 +25,8 @@ LEVEL = 0.95
 # Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
 # variance this many times larger, a factor from benchmarks/coverage.py, for 3 and 5 runs.
 CAUTION = 8.0
-ROUNDING = 1e-9  # differences below this share of the values are none: sums of floats depend on their order
+ROUNDING = 1e-9  # differences below this share of both values are none: sums of floats depend on their order
+CONSTANT = 1e-13  # a standard error below this share of the values is none
 
 _Table = NDArray[np.float64]
 
@@ -80,7 +81,7 @@ def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
 def difference_of(a: _Table, b: _Table) -> _Table:
     """Return a - b, with 0 where they differ by rounding alone."""
     table = a - b
-    table[np.abs(table) <= ROUNDING * max(np.abs(a).max(initial=0), np.abs(b).max(initial=0))] = 0.0
+    table[np.abs(table) <= ROUNDING * np.maximum(np.abs(a), np.abs(b))] = 0.0
     return table
 
 
@@ -130,7 +131,7 @@ def _crossed(table: _Table) -> Estimate:
         noise = float((residuals**2).sum()) / ((n_runs - 1) * (n_tasks - 1))
         run_variance = max(0.0, float(table.mean(1).var(ddof=1)) - noise / n_tasks) / n_runs
     error = float(np.sqrt(task_variance + run_variance))
-    if error <= ROUNDING * float(np.abs(table).max()):
+    if error <= CONSTANT * float(np.abs(table).max()):
         return Estimate(n_tasks, _means(table), mean, mean, 0.0, np.inf)
     degrees = float(degrees_of(task_variance, run_variance, n_runs, n_tasks))
     half = _quantile(degrees) * error
@@ -140,8 +141,9 @@ def _crossed(table: _Table) -> Estimate:
 def degrees_of(task_variance: float, run_variance: ArrayLike, n_runs: int, n_tasks: int) -> _Table:
     """Return t's degrees of freedom, for each variance between runs."""
     cautious = CAUTION * np.asarray(run_variance, dtype=float)
-    parts = cautious**2 / max(1, n_runs - 1) + task_variance**2 / (n_tasks - 1)
-    return np.clip((cautious + task_variance) ** 2 / parts, max(1, n_runs - 1), n_tasks - 1)
+    share = cautious / (cautious + task_variance)
+    parts = share**2 / max(1, n_runs - 1) + (1 - share) ** 2 / max(1, n_tasks - 1)
+    return np.clip(1 / parts, max(1, n_runs - 1), max(1, n_tasks - 1))
 
 
 def _means(table: _Table) -> tuple[float, ...]:

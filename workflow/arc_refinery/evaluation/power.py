@@ -58,6 +58,8 @@ class Plan:
         What several trainings vary by is estimated from them, well or badly, and with it the width of the interval: the
         power is the mean over what they may show, quantiles of chi square.
         """
+        if self.n_tasks < 2:
+            return inf  # a task shows nothing of others
         if self.n_attempts:
             shared, noise = SPREAD**2 / self.n_tasks, 2 * RATE * (1 - RATE) / self.n_attempts / self.n_tasks
         else:  # the variance of Agresti and Min
@@ -78,7 +80,10 @@ class Plan:
         return error * float(brentq(lacking, 0, limits.max() + norm.ppf(POWER)))
 
     def tasks_needed(self, difference: float, n_runs: int) -> int | None:
-        """Return the tasks that detect a difference; None if the trainings vary too much for any number of tasks."""
+        """Return the tasks that detect a difference; None if the trainings vary too much for any number of tasks.
+
+        For one training, or three and more: two that vary may detect less with more tasks.
+        """
         numbers = range(1, MOST_TASKS)
         found = bisect_left(numbers, True, key=lambda n: replace(self, n_tasks=n).detects(n_runs) <= difference)
         return numbers[found] if found < len(numbers) else None

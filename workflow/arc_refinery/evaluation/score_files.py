@@ -97,16 +97,17 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
                 side = row.side or _name_of(files, is_named)
                 run = row.run or (str(number) if len(files) > 1 else "")
                 sums.setdefault(side, {}).setdefault(run, {}).setdefault(row.task, []).append(row.score)
-                filters.setdefault(side, set()).add(row.filter)
+                filters.setdefault(side, set()).update({row.filter} - {""})
                 if row.document is not None and documents.setdefault(row.task, row.document) != row.document:
                     raise InputError(
                         f"{path}: task {row.task} has another doc_hash than in a row before; expected files of the "
                         "same data"
                     )
-    for side, (first, *others) in ((side, sorted(names)) for side, names in filters.items()):
-        if others:  # lm-evaluation-harness scores each answer once for each
+    for side, names in filters.items():
+        if len(names) > 1:  # lm-evaluation-harness scores each answer once for each
+            first, second, *_ = sorted(names)
             raise InputError(
-                f"{side}: filter is {first} and {others[0]}; choose one, such as --where filter={first}, or compare "
+                f"{side}: filter is {first} and {second}; choose one, such as --where filter={first}, or compare "
                 "them with --side filter"
             )
     if len(ways := {(of_file.task, of_file.score) for of_file in read.values()}) > 1:
@@ -120,7 +121,7 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
             side,
             {run: {task: fsum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
             tuple(sorted({len(v) for tasks in runs.values() for v in tasks.values()})),
-            min(filters[side]),
+            min(filters[side], default=""),
         )
         for side, runs in sums.items()
     ]
@@ -138,6 +139,7 @@ class _ScoreRow(NamedTuple):
 
 def _score_rows(path: Path, columns: ScoreColumns, read: dict[Path, ScoreColumns]) -> Iterator[_ScoreRow]:
     """Yield the wanted rows of a file; `read` gets the columns that they are read by."""
+    is_any = False
     for number, row in enumerate(_rows(path), 1):
         where = f"{path}: row {number}"
         if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
@@ -150,21 +152,29 @@ def _score_rows(path: Path, columns: ScoreColumns, read: dict[Path, ScoreColumns
             _name(_value(row, column, where), f"{where}: {column}") if column else ""
             for column in (of_file.task, columns.side, columns.run)
         )
-        score = _number(_value(row, of_file.score, where), f"{where}: {of_file.score}")
-        yield _ScoreRow(task, side, run, score, _text(row.get("filter", "")), row.get("doc_hash"))
+        value = _value(row, of_file.score, where)
+        if of_file.score.startswith("scores.") and (value is None or value != value):
+            continue  # a sample that this scorer of inspect_ai left unscored: nan is not equal to itself
+        score, is_any = _number(value, f"{where}: {of_file.score}"), True
+        document = row.get("doc_hash") if of_file.task == "doc_id" else None
+        yield _ScoreRow(task, side, run, score, _text(row.get("filter", "")), document)
+    if path in read and not is_any:
+        raise InputError(f"{path}: no row has a score in {read[path].score}")
     if path not in read:
         wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
         raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
 
 
 def _name_of(paths: Sequence[Path], is_named: bool) -> str:
-    name = paths[0].name if is_named else str(paths[0])
-    return f"{name} and {len(paths) - 1} more" if len(paths) > 1 else name
+    if not is_named:
+        return ",".join(map(str, paths))
+    return paths[0].name + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     readers = {".csv": _of_csv, ".json": _of_json, ".eval": _of_archive}
-    for number, row in enumerate(readers.get(path.suffix, read_rows)(path), 1):
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    for number, row in enumerate(readers.get(suffix, read_rows)(path), 1):
         if not isinstance(row, Mapping):
             raise InputError(f"{path}: row {number} is {in_words(row)}; expected an object with a task and a score")
         yield row

@@ -1,8 +1,8 @@
 """Files that stages exchange: Parquet with fixed schemas, written atomically, read lazily and checked strictly.
 
-Each file's metadata contain its kind, the schema version, the versions of packages, the seed, and hashes: of the
-settings that made it, of the files whose rows its rows answer, and of the ids of its own rows. No measurements (times,
-memory) are stored, so equal settings give equal bytes.
+Each file's metadata contain its kind, the schema version, the package version, the seed, and hashes: of the settings
+that made it, of the files whose rows its rows answer, and of the ids of its own rows; what a model wrote has the
+versions of all packages. No measurements (times, memory) are stored, so equal settings give equal bytes.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from arc_refinery.packages import installed_versions
 from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
 
 SCHEMA_VERSION = 2
+SAMPLED = {"attempts", "episodes", "training samples"}  # kinds that a model wrote, with packages that the file names
 ROWS_PER_GROUP = 2000
 
 
@@ -67,7 +69,8 @@ def writer(
     metadata = {
         "kind": cls.KIND,
         "schema_version": str(SCHEMA_VERSION),
-        "packages": json.dumps(dict(installed_versions())),
+        "package_version": version("arc-refinery"),
+        **({"packages": json.dumps(dict(installed_versions()))} if cls.KIND in SAMPLED else {}),
         "seed": str(seed),
         "settings": settings_hash(settings),
         **({"made_from": content_hash(made_from)} if made_from else {}),

@@ -140,8 +140,10 @@ def write_folder(source: Source, base: Base, license_name: str | None, folder: P
 def _model_folder(source: Source) -> Path:
     """Return the folder of the base model, wherever the command is typed; raises `InputError` without a tokenizer."""
     download, path = source.experiment.model.download, source.experiment.model.path
-    project = source.results.parent.parent  # where the experiment ran
+    project = source.results.parent.parent  # where the experiment ran, unless its results were copied
     folder = fetched_folder(source.results, download) if download else project / path
+    if not folder.is_dir():
+        folder = Path(path)
     if not any((folder / name).is_file() for name in ("tokenizer.json", "vocab.json")):
         raise InputError(
             f"{folder}: holds no tokenizer.json; expected the folder of the base model, which {path} names"
@@ -174,7 +176,8 @@ def _card(source: Source, base: Base, license_name: str | None) -> Iterator[str]
     if example := _example(source):
         yield "## An example"
         yield "Prompts, answers and verdicts of an arm that uses it; `[user]` and the like mark messages."
-        yield fenced(example.replace(experiment.model.path, base.repository), "text", MOST_LINES)
+        headings = re.compile(rf"(?<=; ){re.escape(experiment.model.path)}(?= ---$)", re.MULTILINE)
+        yield fenced(headings.sub(base.repository, example), "text", MOST_LINES)
     yield "## Training"
     model = experiment.model.model_copy(update={"path": base.repository, "revision": base.revision})
     yield from provenance.settings(experiment.model_copy(update={"model": model}))

@@ -1,6 +1,7 @@
 """Page on the differences that a comparison can show, before it is made."""
 
 from dataclasses import replace
+from math import isinf
 
 from arc_refinery.evaluation.power import POWER, RATE, SHARED, SPREAD, Plan
 from arc_refinery.reporting.markdown import markdown_table, percent
@@ -14,7 +15,7 @@ def power_page(plan: Plan, title: str, difference: float | None) -> str:
     runs = RUNS[1:] if plan.run_spread else RUNS  # one training shows nothing of others
     header = ["tasks", *(f"{n} training{'s' * (n > 1)}" for n in runs)]
     plans = (replace(plan, n_tasks=plan.n_tasks * factor) for factor in FACTORS)
-    rows = [[f"{larger.n_tasks:,}", *(f"{100 * larger.detects(n):.1f}" for n in runs)] for larger in plans]
+    rows = [[f"{larger.n_tasks:,}", *(_shown(larger.detects(n)) for n in runs)] for larger in plans]
     if plan.n_attempts is None:
         assumed = f"{percent(plan.changed)} of tasks are solved by only one side (`--changed`)"
     else:
@@ -38,3 +39,7 @@ def power_page(plan: Plan, title: str, difference: float | None) -> str:
         + ". Read it as an order of magnitude (docs/methods.md)."
     )
     return "\n\n".join(blocks)
+
+
+def _shown(difference: float) -> str:
+    return "–" if isinf(difference) else f"{100 * difference:.1f}"

@@ -101,8 +101,9 @@ def _changes(first: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tupl
     """Return the keys whose values differ, `training.grpo.beta`, with both values; None: the default."""
     before, after = (dict(_flat(settings, "")) for settings in (first, now))
     keys = dict.fromkeys([*before, *after])
-    sections = {key for key in keys if any(other.startswith(f"{key}.") for other in keys)}  # empty in one of the two
-    changed = (key for key in keys if before.get(key) != after.get(key) and key not in sections)
+    empty = [key for key in keys if before.get(key, after.get(key)) in ({}, []) or after.get(key) in ({}, [])]
+    filled = {key for key in empty if any(other.startswith(f"{key}.") for other in keys)}  # sections, in the other one
+    changed = (key for key in keys if before.get(key) != after.get(key) and key not in filled)
     return {key: (before.get(key), after.get(key)) for key in changed}
 
 

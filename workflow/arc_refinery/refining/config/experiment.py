@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import combinations, product
+from math import isinf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -199,7 +200,7 @@ class Refining(Compared[Arm]):
     @property
     def expected_power(self) -> str:
         primary, plan = self.evaluation.primary, self.plan
-        if primary is None or plan is None:
+        if primary is None or plan is None or isinf(plan.detects()):
             return ""
         if primary.turn is None:
             assumed = f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
