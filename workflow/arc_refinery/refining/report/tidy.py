@@ -1,5 +1,6 @@
 """Write one table for pandas: one row per attempt and arm. Grids and texts are in other files, by `attempt_id`."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ def write_attempts_table(experiment: Refining, folder: Path, output: Path) -> No
     Rows are ordered by set, branch, arm, task (in the set's order) and slot, so the bytes do not depend on sharding.
     """
     domain = load_domain(experiment.domain)
-    schema = schema_of(domain).with_metadata({"seed": str(experiment.seed)})
+    schema = schema_of(domain).with_metadata({"package_version": version("arc-refinery"), "seed": str(experiment.seed)})
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
     with (
         atomic_write(output) as unfinished,
