@@ -12,6 +12,7 @@ change results or comparisons.
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,17 @@ def _has_begun(folder: Path, sets: Iterable[str]) -> bool:
     for name in sets:
         if any(path.name != PROMPTS for path in (folder / name).rglob("*.parquet")):
             return True
-        if any(len(path.read_bytes().splitlines()) > 1 for path in (folder / name).rglob(".progress/*.jsonl")):
+        if any(map(_has_entries, (folder / name).rglob(".progress/*.jsonl"))):
             return True
     return False
+
+
+def _has_entries(progress: Path) -> bool:
+    """Return whether there is more than the first line, which says what is sampled."""
+    if not progress.is_file():
+        return False
+    with progress.open("rb") as lines:
+        return len(list(islice(lines, 2))) > 1
 
 
 def _read(path: Path) -> list[Any]:
