@@ -1,5 +1,8 @@
 """`doctor power`: what it refuses, and its table. That its numbers are right: test_statistics.py."""
 
+import subprocess
+import sys
+
 import pytest
 from checkout import ROOT
 from messages import Wording
@@ -23,6 +26,12 @@ def test_what_no_power_can_be_planned_of_is_named(words: list[str], monkeypatch:
     with pytest.raises(InputError) as error:
         cli.parse(["doctor", "power", *words]).run()
     wording(error.value)
+
+
+def test_configs_do_without_scipy():
+    """Every job of a run parses the config, and scipy takes longer to import than all else."""
+    code = "import sys, arc_refinery.refining.config; assert not any('scipy' in name for name in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_single_task_has_a_dash(capsys: pytest.CaptureFixture[str]):

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from messages import Wording
 
-from arc_refinery.evaluation.intervals import estimate, estimate_difference
-from arc_refinery.evaluation.power import SHARED, Plan, detectable
+from arc_refinery.evaluation.intervals import detectable, estimate, estimate_difference
+from arc_refinery.evaluation.power import SHARED, Plan
 from arc_refinery.evaluation.statistics import (
     Comparison,
     budget_curve,

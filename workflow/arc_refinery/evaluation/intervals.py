@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
+
 LEVEL = 0.95
 # Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
 # variance this many times larger, a factor from benchmarks/coverage.py, for 3 and 5 runs.
@@ -144,6 +146,21 @@ def degrees_of(task_variance: float, run_variance: ArrayLike, n_runs: int, n_tas
     share = cautious / (cautious + task_variance)
     parts = share**2 / max(1, n_runs - 1) + (1 - share) ** 2 / max(1, n_tasks - 1)
     return np.clip(1 / parts, max(1, n_runs - 1), max(1, n_tasks - 1))
+
+
+def detectable(estimate: Estimate) -> float:
+    """Return the smallest true difference that an experiment like the one of this estimate detects with `POWER`.
+
+    Two-sided at p < `SIGNIFICANCE`: (t_0.975 + t_power) x standard error, with the estimate's degrees of freedom.
+    Unlike the number of tasks that a difference of the observed size would take, it does not depend on the observed
+    difference, which is noisy.
+    """
+    return quantiles(estimate.degrees) * estimate.standard_error
+
+
+def quantiles(degrees: float) -> float:
+    """Return the standard errors of a difference that is detected with `POWER`."""
+    return float(sum(t.ppf(share, degrees) for share in (1 - SIGNIFICANCE / 2, POWER)))
 
 
 def _means(table: _Table) -> tuple[float, ...]:

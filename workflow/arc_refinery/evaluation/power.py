@@ -1,4 +1,4 @@
-"""Power: the smallest true difference that an experiment detects, after it and before it.
+"""Power: the smallest true difference that an experiment will detect.
 
 >>> f"{100 * Plan(100, n_attempts=64).detects():.1f}"  # points: pass rates of 64 second attempts on each of 100 tasks
 '1.3'
@@ -12,35 +12,14 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 
-import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import chi2, norm, t
-
-from arc_refinery.evaluation.intervals import Estimate, degrees_of
-
 SIGNIFICANCE = 0.05
-POWER = 0.8  # chance that the experiment of `detectable` shows its difference
+POWER = 0.8  # chance that an experiment shows its detectable difference
 
 CHANGED_HANDS = 0.13  # share of tasks that only one of two arms solves
 RATE = 0.03  # share of attempts of a turn that are right
 SPREAD = 0.035  # standard deviation over tasks of the true differences of such rates
 SHARED = 0.75  # part of what a task changes that several trainings share (seeds-demo: 0.69 to 0.78)
 MOST_TASKS = 10**7
-_SHARES = (np.arange(100) + 0.5) / 100
-
-
-def detectable(estimate: Estimate) -> float:
-    """Return the smallest true difference that an experiment like the one of this estimate detects with `POWER`.
-
-    Two-sided at p < `SIGNIFICANCE`: (t_0.975 + t_power) x standard error, with the estimate's degrees of freedom.
-    Unlike the number of tasks that a difference of the observed size would take, it does not depend on the observed
-    difference, which is noisy.
-    """
-    return _quantiles(estimate.degrees) * estimate.standard_error
-
-
-def _quantiles(degrees: float) -> float:
-    return float(sum(t.ppf(share, degrees) for share in (1 - SIGNIFICANCE / 2, POWER)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +37,12 @@ class Plan:
         What several trainings vary by is estimated from them, well or badly, and with it the width of the interval: the
         power is the mean over what they may show, quantiles of chi square.
         """
+        import numpy as np  # configs import this module, and scipy takes longer than all the rest
+        from scipy.optimize import brentq
+        from scipy.stats import chi2, norm, t
+
+        from arc_refinery.evaluation.intervals import degrees_of, quantiles
+
         if self.n_tasks < 2:
             return inf  # a task shows nothing of others
         if self.n_attempts:
@@ -67,9 +52,9 @@ class Plan:
             shared, noise = SHARED * variance, (1 - SHARED) * variance
         of_tasks, of_run = shared + noise / n_runs, self.run_spread**2
         if n_runs == 1:
-            return _quantiles(self.n_tasks - 1 if self.n_attempts else inf) * sqrt(of_tasks)
+            return quantiles(self.n_tasks - 1 if self.n_attempts else inf) * sqrt(of_tasks)
         error = sqrt(of_tasks + of_run / n_runs)
-        between = (noise + of_run) * chi2.ppf(_SHARES, n_runs - 1) / (n_runs - 1)
+        between = (noise + of_run) * chi2.ppf((np.arange(100) + 0.5) / 100, n_runs - 1) / (n_runs - 1)
         of_runs = np.maximum(0, between - noise) / n_runs
         limits = t.ppf(1 - SIGNIFICANCE / 2, degrees_of(of_tasks, of_runs, n_runs, self.n_tasks))
         limits *= np.sqrt(of_tasks + of_runs) / error  # of a significant difference, in standard errors

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from arc_refinery.evaluation.intervals import Estimate, estimate
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
+from arc_refinery.evaluation.intervals import Estimate, detectable, estimate
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
 
 Row = TypeVar("Row")

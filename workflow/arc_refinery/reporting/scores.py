@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.intervals import Estimate, estimate
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
+from arc_refinery.evaluation.intervals import Estimate, detectable, estimate
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.score_files import ScoreColumns, Scores, SideFiles, read_scores
 from arc_refinery.evaluation.sides import paired_runs
 from arc_refinery.evaluation.statistics import Comparison, compare, correct

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE, detectable
+from arc_refinery.evaluation.intervals import detectable
+from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
 from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.domain import load_domain
