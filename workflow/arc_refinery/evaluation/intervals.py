@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm, t
 
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
+from arc_refinery.evaluation.power import POWER
 
 LEVEL = 0.95
 # Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
@@ -151,7 +151,7 @@ def degrees_of(task_variance: float, run_variance: ArrayLike, n_runs: int, n_tas
 def detectable(estimate: Estimate) -> float:
     """Return the smallest true difference that an experiment like the one of this estimate detects with `POWER`.
 
-    Two-sided at p < `SIGNIFICANCE`: (t_0.975 + t_power) x standard error, with the estimate's degrees of freedom.
+    Two-sided, as the interval: (t_0.975 + t_power) x standard error, with the estimate's degrees of freedom.
     Unlike the number of tasks that a difference of the observed size would take, it does not depend on the observed
     difference, which is noisy.
     """
@@ -160,7 +160,7 @@ def detectable(estimate: Estimate) -> float:
 
 def quantiles(degrees: float) -> float:
     """Return the standard errors of a difference that is detected with `POWER`."""
-    return float(sum(t.ppf(share, degrees) for share in (1 - SIGNIFICANCE / 2, POWER)))
+    return _quantile(degrees) + float(t.ppf(POWER, degrees))
 
 
 def _means(table: _Table) -> tuple[float, ...]:

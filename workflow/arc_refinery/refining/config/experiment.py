@@ -200,7 +200,7 @@ class Refining(Compared[Arm]):
     @property
     def expected_power(self) -> str:
         primary, plan = self.evaluation.primary, self.plan
-        if primary is None or plan is None or isinf(plan.detects()):
+        if primary is None or plan is None or isinf(detected := plan.detects()):
             return ""
         if primary.turn is None:
             assumed = f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
@@ -208,7 +208,7 @@ class Refining(Compared[Arm]):
             assumed = f"{100 * RATE:.0f} % right, a spread over tasks of {100 * SPREAD:.1f} points"
         return (
             f"Primary comparison: {primary.outcome}, {' − '.join(primary.arms)}, on {plan.n_tasks} tasks of "
-            f"{primary.set}; expected to detect {100 * plan.detects():.1f} points with {100 * POWER:.0f} % power "
+            f"{primary.set}; expected to detect {100 * detected:.1f} points with {100 * POWER:.0f} % power "
             f"(assumed: {assumed}, as in the demo)."
         )
 
