@@ -1,4 +1,4 @@
-"""What a report says of the packages behind it: those of the jobs, which may run in other environments."""
+"""Packages that a report names: also those of jobs, which may run in other environments."""
 
 from pathlib import Path
 

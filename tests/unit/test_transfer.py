@@ -1,4 +1,4 @@
-"""What HTCondor can copy to the machine of a job."""
+"""Paths that HTCondor copies to the machine of a job, and those at which it would hold the job."""
 
 from pathlib import Path
 

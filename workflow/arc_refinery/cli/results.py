@@ -126,7 +126,7 @@ class Compare(Command):
                 raise InputError(f"--{name} is for files of scores, and {self.sides[0]} is none; leave it out")
         for text in self.sides:
             if Path(text).is_file():
-                raise InputError(f"{text}: is no folder of results; files of scores end in {', '.join(SUFFIXES)}")
+                raise InputError(f"{text}: is not a folder of results; files of scores end in {', '.join(SUFFIXES)}")
         sides = read_sides(self.sides)
         section, explained = (
             config.part(sides[0].experiment.kind, f"report:{name}") for name in ("set_section", "EXPLAINED")

@@ -1,4 +1,4 @@
-"""What HTCondor can copy to the machine of a job."""
+"""Check that HTCondor can copy files to the machine of a job."""
 
 import os
 from collections.abc import Iterable
