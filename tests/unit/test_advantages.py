@@ -1,8 +1,8 @@
 """Advantages: by hand, what a policy whose exact gradient is known learns from them on average, and a user's own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -142,9 +142,10 @@ def test_an_episode_that_failed_counts_nowhere():
     alone = of_turns(group, "others")
     with_failed = of_turns([*group, failed], "others")
     assert with_failed[3] == [0.0, 0.0]
-    for turns, expected in zip(with_failed, alone, strict=False):
-        assert turns[0] == expected[0]
-        assert turns[1:] == pytest.approx([value * (3 / 4) / (2 / 3) for value in expected[1:]])
+    assert with_failed[:3] == alone
+    # 1, 0, 0.3 and a failed one: the first turn is worth 1 - 1.3 / 3, the second 2 / 3 of 1 - (0 + 0.3) / 2
+    unsolved = group_of([1.0, 0.0, 0.3], [[0.0]] * 3)
+    assert of_turns([*unsolved, failed], "others")[0] == pytest.approx([17 / 30, 17 / 30])
 
 
 def test_advantages_of_turns_by_hand():
@@ -199,9 +200,27 @@ def test_credit_for_the_best_of_k_equals_that_over_all_sets(k: int):
 def test_advantages_for_the_best_of_two():
     rewards = torch.tensor([[0.0, 10.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]])
     scaled = of_completions(rewards, settings(advantage="best-of-2", scale_rewards="group"))
-    assert scaled[0].tolist() == pytest.approx([value / (5 + 1e-4) for value in (-2.5, 7.5, -2.5, -2.5)])
+    assert scaled[0].tolist() == pytest.approx([value / (5 + 1e-4) for value in (0.0, 10.0, 0.0, 0.0)])
     advantages = of_completions(rewards, settings(advantage="best-of-2"))
-    assert advantages.tolist() == [[-2.5, 7.5, -2.5, -2.5], [0.0] * 4]  # credits 0, 10, 0, 0
+    assert advantages.tolist() == [[0.0, 10.0, 0.0, 0.0], [0.0] * 4]
+
+
+@pytest.mark.parametrize(("k", "n"), [(2, 4), (3, 4), (2, 3)])
+def test_the_best_of_k_has_the_exact_gradient_as_its_mean(k: int, n: int):
+    # a softmax policy over three answers: enumerate all groups of n, and all sets of k for the expected best
+    chances, rewards = np.array([0.574, 0.348, 0.078]), np.array([0.0, 0.4, 1.0])
+    scores = np.eye(3) - chances  # gradient of log p(answer) for the logits
+
+    def weighted(size: int, value: Callable[[list[int]], np.ndarray]) -> np.ndarray:
+        draws = (list(answers) for answers in product(range(3), repeat=size))
+        return np.sum([np.prod(chances[answers]) * value(answers) for answers in draws], axis=0)
+
+    def estimate(answers: list[int]) -> np.ndarray:
+        (credit,) = of_completions(torch.tensor(rewards[answers])[None], settings(advantage=f"best-of-{k}"))
+        return np.mean(credit.numpy()[:, None] * scores[answers], axis=0)
+
+    exact_gradient = weighted(k, lambda answers: rewards[answers].max() * scores[answers].sum(0))
+    assert weighted(n, estimate) == pytest.approx(exact_gradient / k, abs=1e-6)
 
 
 def test_leaving_one_out_compares_with_the_others():

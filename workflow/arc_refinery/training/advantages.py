@@ -34,16 +34,19 @@ Group = Sequence[ScoredCompletion]
 
 
 def of_completions(rewards: Tensor, settings: PolicyGradient) -> Tensor:
-    """Return `leave-one-out` or `best-of-...`: (groups, completions) of rewards -> same shape, scaled as by TRL."""
+    """Return `leave-one-out` or `best-of-...`: (groups, completions) of rewards -> same shape, scaled as by TRL.
+
+    Nothing is subtracted from the credit of `best-of-...`: its baseline is the best without the completion, and with
+    the mean of the group subtracted, too, the gradient would no longer be that of the best of k.
+    """
     n = rewards.shape[1]
     if settings.best_of is None:
-        credit = rewards * (n / (n - 1))  # minus their mean, that is the reward minus the mean of the others
+        advantages = (rewards - rewards.mean(1, keepdim=True)) * (n / (n - 1))  # reward minus the mean of the others
     else:
-        credit = torch.tensor([best_of_k_credit(group, settings.best_of) for group in rewards.tolist()])
-    advantages = credit - credit.mean(1, keepdim=True)
+        advantages = torch.tensor([best_of_k_credit(group, settings.best_of) for group in rewards.tolist()])
     if settings.scale_rewards == "none":
         return advantages
-    deviation = credit.std() if settings.scale_rewards == "batch" else credit.std(1, keepdim=True)
+    deviation = advantages.std() if settings.scale_rewards == "batch" else advantages.std(1, keepdim=True)
     return advantages / (deviation + 1e-4)
 
 
@@ -66,10 +69,10 @@ def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
     """Return `gain`, `others` or `siblings` of each turn of each episode of a group.
 
     GRPO compares a completion with the mean of its group, itself included, which shortens the gradient by 1 - 1 / n. So
-    is it here, for all turns. An episode that failed counts nowhere.
+    is it here, for all turns. An episode that failed counts nowhere, not in n either.
     """
-    n = len(group)
-    mean = _mean([episode for episode in group if not episode.failed])
+    present = [episode for episode in group if not episode.failed]
+    mean, shortening = _mean(present), 1 - 1 / max(len(present), 1)
     advantages: list[list[float]] = []
     for index, episode in enumerate(group):
         if episode.failed:
@@ -93,7 +96,7 @@ def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
             else:
                 there = [other.to_go(turn) for other in others if other.n_turns >= turn]
                 worth, baseline = episode.to_go(turn), fmean(there) if there else _mean(others or [episode])
-            advantages[-1].append((worth - baseline) * (1 - 1 / n))
+            advantages[-1].append((worth - baseline) * shortening)
     return advantages
 
 
