@@ -213,11 +213,11 @@ def test_the_best_of_k_has_the_exact_gradient_as_its_mean(k: int, n: int):
 
     def weighted(size: int, value: Callable[[list[int]], np.ndarray]) -> np.ndarray:
         draws = (list(answers) for answers in product(range(3), repeat=size))
-        return np.sum([np.prod(chances[answers]) * value(answers) for answers in draws], axis=0)
+        return np.asarray(sum(np.prod(chances[answers]) * value(answers) for answers in draws))
 
     def estimate(answers: list[int]) -> np.ndarray:
         (credit,) = of_completions(torch.tensor(rewards[answers])[None], settings(advantage=f"best-of-{k}"))
-        return np.mean(credit.numpy()[:, None] * scores[answers], axis=0)
+        return np.asarray((credit.numpy()[:, None] * scores[answers]).mean(0))
 
     exact_gradient = weighted(k, lambda answers: rewards[answers].max() * scores[answers].sum(0))
     assert weighted(n, estimate) == pytest.approx(exact_gradient / k, abs=1e-6)

@@ -1,5 +1,6 @@
 """Prompts of each turn: augmentations that do not depend on the budget, parents, and what feedback shows of them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, first_turn
 from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.next_turn import NextTurnPlan
+from arc_refinery.refining.next_turn import WITHOUT_TWIN, NextTurnPlan
 from arc_refinery.refining.prompts import Renderer
 
 HISTORY = get_args(History)
@@ -44,9 +45,9 @@ def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
 
 
 def next_turn_prompts(
-    graded: Iterable[GradedAttempt], plan: NextTurnPlan, wording: Template, renderer: Renderer
+    graded: Iterable[GradedAttempt], plan: NextTurnPlan, wording: Template, renderer: Renderer, *counts: Counter[str]
 ) -> Iterator[Prompt]:
-    return cast(Iterator[Prompt], next_turn.next_turn_prompts(ARC, graded, plan, wording, renderer))
+    return cast(Iterator[Prompt], next_turn.next_turn_prompts(ARC, graded, plan, wording, renderer, *counts))
 
 
 def best_incorrect(attempts: Sequence[GradedAttempt], *settings: Any) -> list[str]:
@@ -298,6 +299,40 @@ def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: 
     assert real[0] == real[2] != real[1]
     assert told("other-task") == [real[2], real[0], real[1]]
     assert told("none") == ["\nWrite a corrected program."] * 3
+
+
+def test_a_twin_is_the_next_wrong_attempt_with_other_results_in_this_prompts_form(
+    source: Prompt, turned: Prompt, renderer: Renderer
+) -> None:
+    def told(attempts: list[GradedAttempt], counts: Counter[str], **changes: Any) -> list[tuple[str, str]]:
+        plan = replace(PLAN, n_predictions=8, feedback="twin", **changes)
+        prompts = next_turn_prompts(attempts, plan, COMPACT, renderer, counts)
+        return [(prompt.parent_id, prompt.messages[-1]["content"]) for prompt in prompts]
+
+    def real(attempt: GradedAttempt) -> str:
+        return conversation(attempt, COMPACT)[-1]["content"]
+
+    # "b" differs from "a" in its test output alone, which no feedback shows; "d" answered another view of the task
+    grids = {
+        name: (make_grid(cell), make_grid(cell), make_grid(cell)) for name, cell in zip("abcd", "1123", strict=True)
+    }
+    a, b, c, d = (
+        graded(turned if name == "d" else source, name, train, test_outputs=(make_grid(cell),))
+        for (name, train), cell in zip(grids.items(), "4567", strict=True)
+    )
+    d_as_source, a_as_turned = (graded(view, "", grids[name]) for view, name in ((source, "d"), (turned, "a")))
+    counts: Counter[str] = Counter()
+    assert told([a, b, c, d], counts) == [
+        ("a", real(c)),
+        ("b", real(c)),
+        ("c", real(d_as_source)),
+        ("d", real(a_as_turned)),
+    ]
+    # a parent that is the only one to be refined still has its twin
+    assert told([a, b, c, d], counts, n_parents=1) == [("a", real(c))] * 4
+    assert not counts
+    assert told([a, b], counts) == []
+    assert counts == {WITHOUT_TWIN: 1}
 
 
 def test_with_one_task_there_is_no_other(source: Prompt, renderer: Renderer) -> None:

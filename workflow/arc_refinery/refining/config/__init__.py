@@ -1,6 +1,6 @@
 """The config of refining, as far as every domain has it: keys with their type, default and meaning."""
 
-from arc_refinery.refining.config.evaluation import Arm, Evaluation, FeedbackKind, Turn
+from arc_refinery.refining.config.evaluation import CONTROLS, Arm, Evaluation, FeedbackKind, Turn
 from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.config.rewards import AttemptTerm, Grade
 from arc_refinery.refining.config.rows import RowsEvaluation, RowsExperiment, RowsSet

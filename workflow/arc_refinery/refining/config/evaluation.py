@@ -10,9 +10,14 @@ from arc_refinery.config.base import AT, EVERY, AdapterName, Line, Name, Positiv
 from arc_refinery.refining.config.sampling import History, Refinement, Selection
 from arc_refinery.refining.config.tasks import TaskSet
 
-# Feedback in a refining prompt: the result of executing the attempt, nothing, or the result of another task's attempt.
-# The last two are controls: a model that uses its feedback refines worse with them.
-FeedbackKind = Literal["real", "none", "other-task"]
+# Feedback in a refining prompt: the results of executing the attempt or, in a control, something else. The twin is the
+# neutral placebo: text of the same form on the same task, so only a model that reads its results refines worse with it.
+FeedbackKind = Literal["real", "twin", "none", "other-task"]
+CONTROLS: Mapping[FeedbackKind, str] = {
+    "twin": "the results of another wrong attempt at the same task",
+    "none": "no results",
+    "other-task": "the results of an attempt at another task, which may mislead",
+}
 
 LATER_TURN_KEYS = ("feedback", "select", "n_parents", "include_errors", "form", "history")
 
@@ -34,8 +39,9 @@ class Turn(Strict):
     )
     feedback: FeedbackKind = Field(
         "real",
-        description="For turn 2 and later, feedback on the attempt: the result of executing it; nothing; the result of "
-        "executing an attempt on another task. The last two are controls.",
+        description="For turn 2 and later, feedback on the attempt: `real`: the results of executing it; or a control: "
+        f"{'; '.join(f'`{kind}`: {text}' for kind, text in CONTROLS.items())}. With `twin`, tasks without an attempt "
+        "that has other results have no such turn.",
     )
     select: Selection | None = Field(None, description="For turn 2 and later, overrides `refinement.select`.")
     n_parents: PositiveInt | None = Field(None, description="For turn 2 and later, overrides `refinement.n_parents`.")
@@ -53,12 +59,8 @@ class Turn(Strict):
 
     @property
     def is_control(self) -> bool:
-        """Whether the feedback has no information on the attempt."""
-        match self.feedback:
-            case "real":
-                return False
-            case "none" | "other-task":
-                return True
+        """Whether the feedback is not on the attempt."""
+        return self.feedback in CONTROLS
 
     def refinement(self, usual: Refinement) -> Refinement:
         """Return the settings that select the attempts to refine."""
@@ -148,6 +150,26 @@ class Primary(Strict):
     turn: PositiveInt | None = Field(
         None, description="Compare the pass rate of this turn alone; default: tasks solved by all attempts."
     )
+    minus: tuple[str, str] | None = Field(
+        None,
+        description="With `turn`: subtract the difference of this pair, task by task. What training adds to the use of "
+        "feedback: `arms` are the trained model with its own results and with a control, `minus` the untrained one.",
+    )
+
+    @model_validator(mode="after")
+    def _pairs_differ_in_a_turn(self) -> "Primary":
+        if self.minus and self.turn is None:
+            raise ValueError("minus subtracts pass rates of one turn; add `turn`")
+        return self
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return [self.arms, self.minus] if self.minus else [self.arms]
+
+    @property
+    def title(self) -> str:
+        first, *others = [" − ".join(pair) for pair in self.pairs]
+        return f"({first}) − ({others[0]})" if others else first
 
     @property
     def outcome(self) -> str:

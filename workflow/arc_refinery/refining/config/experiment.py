@@ -195,7 +195,8 @@ class Refining(Compared[Arm]):
         if primary.turn is None:
             return Plan(n_tasks)
         arms = [arm for name in primary.arms for arm in self.arms_called(name)]
-        return Plan(n_tasks, min(arm.turns[primary.turn - 1].n_predictions for arm in arms))
+        n_attempts = min(arm.turns[primary.turn - 1].n_predictions for arm in arms)
+        return Plan(n_tasks, max(n_attempts // len(primary.pairs), 1))  # four rates are as noisy as two of half as many
 
     @property
     def expected_power(self) -> str:
@@ -207,7 +208,7 @@ class Refining(Compared[Arm]):
         else:
             assumed = f"{100 * RATE:.0f} % right, a spread over tasks of {100 * SPREAD:.1f} points"
         return (
-            f"Primary comparison: {primary.outcome}, {' − '.join(primary.arms)}, on {plan.n_tasks} tasks of "
+            f"Primary comparison: {primary.outcome}, {primary.title}, on {plan.n_tasks} tasks of "
             f"{primary.set}; expected to detect {100 * detected:.1f} points with {100 * POWER:.0f} % power "
             f"(assumed: {assumed}, as in the demo)."
         )
@@ -548,18 +549,19 @@ class Refining(Compared[Arm]):
                 "training.evaluated_tasks: `keep` can train on tasks of the primary comparison; set it to `leave-out`, "
                 "or remove evaluation.primary"
             )
-        if primary.arms not in self.compared:
-            pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared) or "two arms"
-            raise ValueError(
-                f"evaluation.primary: [{', '.join(primary.arms)}] are not compared; expected one of {pairs}, or add "
-                "the pair to evaluation.comparisons"
-            )
-        compared = [pair for run in self.paired_runs(*primary.arms) for pair in run]
+        for declared in primary.pairs:
+            if declared not in self.compared:
+                pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared) or "two arms"
+                raise ValueError(
+                    f"evaluation.primary: [{', '.join(declared)}] are not compared; expected one of {pairs}, or add "
+                    "the pair to evaluation.comparisons"
+                )
+        compared = [pair for declared in primary.pairs for run in self.paired_runs(*declared) for pair in run]
         n_turns = min(len(arm.turns) for pair in compared for arm in pair)
         turn = primary.turn or 1
         if turn > n_turns or (primary.turn and any(arm.branch(turn) == other.branch(turn) for arm, other in compared)):
             raise ValueError(
-                f"evaluation.primary.turn is {turn}; expected a turn that {' and '.join(primary.arms)} both have, each "
+                f"evaluation.primary.turn is {turn}; expected a turn that the arms of {primary.title} all have, each "
                 "its own; leave it out to compare tasks solved"
             )
         return self

@@ -19,6 +19,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults
+from arc_refinery.refining.next_turn import WITHOUT_TWIN
 from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import markdown_table, write_csv
 
@@ -109,7 +110,7 @@ def without_attempts(experiment: Refining, folder: Path, results: SetResults) ->
                 sentence = f"nothing could be refined, so turn {number} has no attempts on any task."
                 said.setdefault(sentence, {})[branch] = None
             elif n_missing := len(asked - set(results.branches[branch]["task_id"])):
-                reason = _too_long(folder / results.name / branch / "prompts.parquet", branch)
+                reason = _why_missing(folder / results.name / branch / "prompts.parquet", branch)
                 tasks = f"{n_missing} of {n} tasks" if number == 1 else f"{n_missing} of {len(asked)} tasks to refine"
                 end = ", which count as unsolved" if number == 1 else ""
                 said.setdefault(f"**no attempts on {tasks}**{end}: {reason}.", {})[branch] = None
@@ -119,16 +120,18 @@ def without_attempts(experiment: Refining, folder: Path, results: SetResults) ->
     ]
 
 
-def _too_long(prompts: Path, label: str) -> str:
-    dropped = [entry for entry in read_lengths(prompts, label) if entry.n_dropped]
-    if not dropped:
-        return "the file of prompts does not say why"
-    (entry,) = dropped
-    too_long = span(entry.n_tokens[-entry.n_dropped :].tolist())
-    return (
-        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long ({too_long} tokens; `model.window` "
-        f"leaves {entry.allowed:,})"
-    )
+def _why_missing(prompts: Path, label: str) -> str:
+    reasons = [
+        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long "
+        f"({span(entry.n_tokens[-entry.n_dropped :].tolist())} tokens; `model.window` leaves {entry.allowed:,})"
+        for entry in read_lengths(prompts, label)
+        if entry.n_dropped
+    ]
+    if without_twin := records.notes(prompts).get(WITHOUT_TWIN):
+        reasons.append(
+            f"on {without_twin:,} of them, no two wrong attempts have different results, so there is no twin"
+        )
+    return " and ".join(reasons) or "the file of prompts does not say why"
 
 
 def lengths_table(entries: Sequence[PromptLengths], window: int) -> pd.DataFrame:

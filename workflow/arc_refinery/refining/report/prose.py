@@ -8,7 +8,7 @@ from arc_refinery import records
 from arc_refinery.evaluation.power import SIGNIFICANCE
 from arc_refinery.evaluation.statistics import mcnemar
 from arc_refinery.records import RecordError
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.config import CONTROLS, Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, N_COMPLETIONS, N_PROBED, N_RIGHT, TOO_HIGH, TOO_LOW
@@ -25,10 +25,6 @@ UNFILTERED = (
     "**The configuration allows programs to run on machines where their system calls cannot be filtered "
     "(`sandbox.allow_without_seccomp`). There, they could reach files and the network, so verdicts could depend on "
     "more than the programs.**"
-)
-CONTROLS = (
-    "Turns with `feedback: none` or `feedback: other-task` are controls: their prompts show no feedback on the "
-    "attempt, or that on an attempt at another task."
 )
 METRICS_EXPLAINED = f"""\
 <details><summary>How to read the metrics</summary>
@@ -59,10 +55,18 @@ def arms_and_settings(experiment: Refining, sizes: Mapping[str, int]) -> list[st
         f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
         f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
-        *([CONTROLS] if any(arm.is_control for arm in experiment.arms) else []),
+        *_controls(experiment),
         *provenance.settings(experiment),
         METRICS_EXPLAINED.format(own=domain.metrics_explained),
     ]
+
+
+def _controls(experiment: Refining) -> list[str]:
+    kinds = {turn.feedback for arm in experiment.arms for turn in arm.turns if turn.is_control}
+    shown = [f"with `feedback: {kind}`, {text}" for kind, text in CONTROLS.items() if kind in kinds]
+    return (
+        [f"Controls do not show the results of the attempt that they refine but, {'; '.join(shown)}."] if shown else []
+    )
 
 
 def limits(

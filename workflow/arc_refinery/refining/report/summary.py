@@ -16,12 +16,12 @@ import pandas as pd
 from arc_refinery.evaluation.intervals import detectable
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
-from arc_refinery.refining.config import Refining, TaskSet
+from arc_refinery.refining.config import CONTROLS, Refining, TaskSet
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.metrics import PASS_RATE
 from arc_refinery.refining.report import tables
-from arc_refinery.reporting.markdown import folded, markdown_table, p_text, percent, points_text, runs_text
+from arc_refinery.reporting.markdown import folded, markdown_table, p_text, percent, points, points_text, runs_text
 
 ORDINALS = {1: "First", 2: "Second", 3: "Third", 4: "Fourth"}
 
@@ -74,15 +74,26 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
     solved = dict(zip(experiment.compared, result.comparisons, strict=True))[primary.arms]
     if primary.turn is None:
         sentence, difference, p_value = _solved_sentence(solved), solved.difference, solved.p_value
+    elif missing := [pair for pair in primary.pairs if primary.turn not in result.turns[pair]]:
+        return [f"**Primary comparison**: `{'` and `'.join(missing[0])}` have no turn {primary.turn} to compare."]
+    elif primary.minus:
+        difference = tables.contrast(experiment, result.results, primary.pairs, primary.turn)
+        p_value = difference.p_value
+        of_pairs = (
+            f"`{'` − `'.join(pair)}` {points(result.turns[pair][primary.turn][PASS_RATE].difference.mean)}"
+            for pair in primary.pairs
+        )
+        sentence = (
+            f"Right {_ordinal(primary.turn).lower()} attempts, difference in points: {', '.join(of_pairs)}; the first "
+            f"minus the second {points_text(difference)}"
+        )
     else:
-        if primary.turn not in result.turns[primary.arms]:
-            return [f"**Primary comparison**: `{first}` and `{second}` have no turn {primary.turn} to compare."]
         rates = result.turns[primary.arms][primary.turn][PASS_RATE]
         difference, p_value = rates.difference, rates.difference.p_value
         sides = ("after training", "before") if _differ_in_training(experiment, first, second) else None
         with_first, with_second = sides or (f"with `{first}`", f"with `{second}`")
         sentence = (
-            f"{ORDINALS.get(primary.turn, f'Turn-{primary.turn}')} attempts are right in {percent(rates.first)} "
+            f"{_ordinal(primary.turn)} attempts are right in {percent(rates.first)} "
             f"{with_first}, in {percent(rates.second)} {with_second}: {points_text(difference)}"
         )
     runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
@@ -103,6 +114,10 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
     return blocks + _controls(experiment, result)
 
 
+def _ordinal(turn: int) -> str:
+    return ORDINALS.get(turn, f"Turn-{turn}")
+
+
 def _solved_sentence(solved: Comparison) -> str:
     counts = [f"{count:.1f}".removesuffix(".0") for count in (solved.n_first, solved.n_second)]
     return (
@@ -119,21 +134,19 @@ def _differ_in_training(experiment: Refining, first: str, second: str) -> bool:
 
 
 def _controls(experiment: Refining, result: EvaluatedSet) -> list[str]:
-    """Compare arms without real feedback: a model that uses its feedback refines worse without it."""
+    """Compare the attempts' own results with what controls show instead."""
 
-    def is_control(name: str) -> bool:
-        return any(arm.is_control for arm in experiment.arms_called(name))
+    def shown(name: str) -> str | None:
+        return CONTROLS.get(experiment.arms_called(name)[0].turns[1].feedback)
 
     sentences = [
-        f"second attempts of `{first}` are right in {percent(rates.first)}, of `{second}` in {percent(rates.second)}: "
-        f"{points_text(rates.difference)}"
+        f"second attempts of `{first}` are right in {percent(rates.first)}, of `{second}`, which shows "
+        f"{shown(second)}, in {percent(rates.second)}: {points_text(rates.difference)}"
         for (first, second), by_turn in result.turns.items()
-        if is_control(first) != is_control(second) and 2 in by_turn
+        if 2 in by_turn and shown(second) and not shown(first)
         for rates in [by_turn[2][PASS_RATE]]
     ]
-    if not sentences:
-        return []
-    return [f"A control reads no feedback on its attempt, so feedback helps if it is worse: {'; '.join(sentences)}."]
+    return [f"Own results beside those of controls: {'; '.join(sentences)}."] if sentences else []
 
 
 def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:

@@ -237,6 +237,25 @@ def _differences_of_pair(
     return by_turn
 
 
+def contrast(experiment: Refining, results: SetResults, pairs: Sequence[tuple[str, str]], turn: int) -> Estimate:
+    """Return the difference of the first pair of arms in the pass rate of a turn, minus that of the second pair.
+
+    On the tasks that all of them have attempts on; repeated trainings are paired, and a pair without trainings is
+    compared with each of them.
+    """
+    runs = [experiment.paired_runs(*names) for names in pairs]
+    arms = {arm.name: arm for paired in runs for run in paired for two in run for arm in two}
+    rates = {name: results.metrics_of_turn(arm, turn)[PASS_RATE] for name, arm in arms.items()}
+    task_ids = [task_id for task_id in results.task_ids if all(task_id in rate.index for rate in rates.values())]
+    first, second = (
+        np.array(
+            run_means([[rates[a.name].loc[task_ids] - rates[b.name].loc[task_ids] for a, b in run] for run in paired])
+        )
+        for paired in runs
+    )
+    return estimate_difference(*np.broadcast_arrays(first, second))
+
+
 def first_attempts_table(experiment: Refining, results: SetResults) -> str:
     """Compare later turns of arms with first attempts of arms of one turn, at the tasks that were refined."""
     rows = [

@@ -93,7 +93,9 @@ class Domain(domain.Domain):
             return super().next_turn(parent, executed, history, wording)
         residual, shown = residual_task(parent), parent.prompt.detail
         messages = first_turn(residual_task(executed), wording) if executed else list(parent.prompt.messages)
-        return Question(messages, ShownTask(shown.augmentation, shown.train_order, residual.train, residual.test))
+        return Question(
+            messages, ShownTask(shown.augmentation, shown.train_order, residual.train, residual.test, residual.hidden)
+        )
 
     def attempt_detail(self, prompt: Prompt) -> View:
         return View(prompt.detail.augmentation, prompt.detail.train_order)
@@ -200,10 +202,13 @@ def residual_task(parent: GradedAttempt) -> Task:
     """Return the task from an attempt's outputs to the expected ones, in the form that its prompt showed."""
     shown, verdict = parent.prompt.detail, parent.verdict
     train = grading.outputs_seen(parent.prompt, verdict)
-    test = map(shown.augmentation.apply, verdict.detail.test_outputs[: len(shown.test)])
+    others = map(shown.augmentation.apply, verdict.detail.test_outputs)
+    pairs = [Pair(output, pair.output) for output, pair in zip(others, shown.test + shown.hidden, strict=True)]
+    n_test = len(shown.test)
     return Task(
         parent.prompt.task_id,
         tuple(Pair(output, pair.output) for output, pair in zip(train, shown.train, strict=True)),
-        tuple(Pair(output, pair.output) for output, pair in zip(test, shown.test, strict=True)),
+        tuple(pairs[:n_test]),
         "",
+        hidden=tuple(pairs[n_test:]),
     )

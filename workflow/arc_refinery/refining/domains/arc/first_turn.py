@@ -30,4 +30,4 @@ def first_turn_in(
     """
     seen = task.map_grids(augmentation.apply).reorder_train(order)
     visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
-    return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test))
+    return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test, seen.hidden))

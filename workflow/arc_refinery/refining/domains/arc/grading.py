@@ -39,10 +39,11 @@ class Subject:
     @classmethod
     def of(cls, prompt: Prompt) -> "Subject":
         """Return the pairs of a prompt whose outputs are known; Kaggle's test outputs may be unknown."""
-        train, test = (
-            tuple(pair for pair in pairs if pair.output.size) for pairs in (prompt.detail.train, prompt.detail.test)
+        shown = prompt.detail
+        train, others = (
+            tuple(pair for pair in pairs if pair.output.size) for pairs in (shown.train, shown.test + shown.hidden)
         )
-        inputs, truths = zip(*((pair.input, pair.output) for pair in train + test), strict=True)
+        inputs, truths = zip(*((pair.input, pair.output) for pair in train + others), strict=True)
         return cls(inputs, truths, len(train))
 
 

@@ -24,10 +24,11 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ShownTask(View):
-    """A task as a prompt shows it: augmented, its train pairs reordered."""
+    """A task as a prompt shows it: augmented, its train pairs reordered. Hidden pairs are for rewards alone."""
 
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
+    hidden: tuple[Pair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

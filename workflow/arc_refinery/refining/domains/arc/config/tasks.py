@@ -49,6 +49,11 @@ class Problems(tasks.Problems):
         [],
         description="For `generator`: kinds of operations that no program has (`turn`, `crop`, ...).",
     )
+    n_hidden: NonNegativeInt = Field(
+        0,
+        description="For `generator`: further test pairs of each task. No prompt shows their inputs, and rewards count "
+        "them, too: fewer programs are rewarded that are right by luck.",
+    )
 
     @property
     def is_endless(self) -> bool:
@@ -56,8 +61,9 @@ class Problems(tasks.Problems):
 
     @model_validator(mode="after")
     def _concepts_are_the_generators(self) -> "Problems":
-        if self.source != "generator" and self.without_concepts:
-            raise ValueError("without_concepts belongs to the source `generator`; remove it")
+        for key in ("without_concepts", "n_hidden"):
+            if self.source != "generator" and getattr(self, key):
+                raise ValueError(f"{key} belongs to the source `generator`; remove it")
         return self
 
 
