@@ -82,6 +82,7 @@ ANSWERS = {
     "blind-turn2": {"double": "wwww", "largest": "wTww", "parity": "xxxx", "mirror": "Swww", "add": "wwww"},
     "probe": {"negate": "Swww", "length": "wwww"},
     "elsewhere-turn2": {"double": "nnnn", "largest": "wwww", "parity": "wwww", "mirror": "wwww", "add": "wwww"},
+    "twin-turn2": {"double": "wwww", "largest": "wwww", "parity": "wwww"},
 }
 
 
@@ -121,6 +122,7 @@ def settings(training_rows: str, rows: str, venv: str) -> dict[str, Any]:
                 {"name": "independent", "turns": [{"n_predictions": 8}]},
                 {"name": "refine", "turns": [turn, turn]},
                 {"name": "blind", "turns": [turn, turn | {"feedback": "none"}]},
+                {"name": "twin", "turns": [turn, turn | {"feedback": "twin"}]},
                 {"name": "elsewhere", "turns": [turn, turn | {"feedback": "other-task"}]},
                 {"name": "trained", "turns": [turn, turn | {"adapter": "trained"}]},
             ],

@@ -1,7 +1,7 @@
 """Meaning of a config's arms: models, adapters, seeds, and which of them are compared."""
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -13,7 +13,7 @@ from arc_refinery.config import ConfigError, inputs, validate_experiment
 from arc_refinery.evaluation.power import Plan
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages
-from arc_refinery.refining.config import Turn
+from arc_refinery.refining.config import CONTROLS, FeedbackKind, Turn
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Refinement
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
@@ -203,8 +203,31 @@ def test_the_turn_of_the_primary_comparison_is_one_that_both_arms_have_for_thems
         assert experiment(arms, primary=primary).evaluation.primary is not None
     else:
         message = refused(arms, primary=primary)
-        assert message.startswith(f"test: evaluation.primary.turn is {turn};") and "b and a" in message
+        assert message.startswith(f"test: evaluation.primary.turn is {turn};") and "b − a" in message
         wording(message)
+
+
+def test_a_primary_comparison_may_be_a_difference_of_differences(wording: Wording) -> None:
+    arms: dict[str, list[dict[str, Any]]] = {
+        "base": [{}, {"n_predictions": 64}],
+        "base-twin": [{}, {"n_predictions": 64, "feedback": "twin"}],
+        "a": [{}, {"n_predictions": 64, "adapter": "trained"}],
+        "a-twin": [{}, {"n_predictions": 64, "adapter": "trained", "feedback": "twin"}],
+    }
+    compared = {"comparisons": [["base", "base-twin"], ["a", "a-twin"]]}
+    contrast = {"set": "heldout", "arms": ["a", "a-twin"], "minus": ["base", "base-twin"], "turn": 2}
+    settings = experiment(arms, primary=contrast, **compared)
+    assert "(a − a-twin) − (base − base-twin)" in settings.expected_power
+    assert settings.plan == Plan(50, 32)  # the noise of four rates: twice that of two
+    wording(settings.expected_power)
+    for change, reason in (({"turn": None}, "add `turn`"), ({"minus": ["a", "base"]}, "[a, base] are not compared")):
+        message = refused(arms, primary=contrast | change, **compared)
+        assert reason in message
+        wording(message)
+
+
+def test_every_control_has_a_text() -> None:
+    assert {*get_args(FeedbackKind)} == {"real", *CONTROLS}
 
 
 def test_a_config_knows_what_its_primary_comparison_is_expected_to_detect(wording: Wording) -> None:

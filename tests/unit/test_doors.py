@@ -117,10 +117,13 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
     assert "`any-grid`: 1 if a grid is correct, else 0;" in (package.folder / "config/README.md").read_text()
 
 
-def test_a_control_of_the_feedback_is_a_place_in_each_of_two_files(package: Copy):
+def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
     config, prompts = "refining/config/evaluation.py", "refining/next_turn.py"
     door = "an arm's feedback"
     package.change(door, config, '"none", "other-task"]', '"none", "other-task", "worst"]')
+    package.change(
+        door, config, '    "none": "no results",\n', '    "none": "no results",\n    "worst": "the worst results",\n'
+    )
     package.change(
         door,
         prompts,

@@ -231,7 +231,19 @@ def test_arms_that_differ_in_more_than_training_are_named_in_the_first_sentence(
     assert first.startswith(
         "**Second attempts are right in 33.3 % with `refine-trained`, in 0.0 % with `refine-base`: "
     )
-    assert "`refine-trained` are right in 33.3 %, of `refine-base` in 0.0 %: +33.3 points [" in control
+    assert "`refine-trained` are right in 33.3 %, of `refine-base`, which shows no results, in 0.0 %: +33.3" in control
+
+
+def test_the_first_sentence_may_be_a_difference_of_differences(folder: Path):
+    content = primary(2).model_dump()
+    trained_and_base = ["refine-trained", "refine-base"]
+    content["evaluation"]["comparisons"] = [trained_and_base, trained_and_base[::-1]]
+    content["evaluation"]["primary"]["minus"] = trained_and_base[::-1]
+    first = composed(ArcExperiment.model_validate(content), folder).split("\n\n")[1]
+    assert first.startswith(  # +33.3, minus -33.3
+        "**In right second attempts, `refine-trained` − `refine-base` is +33.3 points, `refine-base` − "
+        "`refine-trained` is −33.3 points; the first minus the second is +66.7 points ["
+    )
 
 
 def test_the_first_screen_has_one_row_per_arm_and_a_repaired_program(text: str):

@@ -12,7 +12,7 @@ from arc_refinery.training.log import read_lines
 
 CONFIG = "tests/environments/letters.yaml"
 ON_PATH = {"PYTHONPATH": "tests/environments"}
-ARMS = ["independent", "refine-base", "refine-trained", "count", "no-feedback", "other-task"]
+ARMS = ["independent", "refine-base", "refine-trained", "count", "no-feedback", "twin", "other-task"]
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
@@ -48,7 +48,7 @@ def test_its_report_has_arms_controls_and_intervals(finished: Checkout):
         assert row.count("%") == 4 and row.count("[") == 4  # solved, pass rate, unique and valid outputs
     differences = [line for line in report.splitlines() if " − `independent` | " in line and " / " in line]
     assert len(differences) == 3 * (len(ARMS) - 1)  # in tasks solved, at equal tokens without and with prompts
-    assert "Turns with `feedback: none` or `feedback: other-task` are controls" in report
+    assert all(f"with `feedback: {kind}`" in report for kind in ("twin", "none", "other-task"))
     assert "letters there" in report
     assert "right on letters, all of them" in report
     assert "| tasks of `words` | the row gives no task | 1 |" in report
@@ -57,12 +57,13 @@ def test_its_report_has_arms_controls_and_intervals(finished: Checkout):
 
 
 def test_each_kind_of_feedback_reaches_the_model(finished: Checkout):
-    arms = ("refine-base", "count", "no-feedback", "other-task")
-    named, counted, none, other = (asked(finished, f"words/{arm}-turn2") for arm in arms)
+    arms = ("refine-base", "count", "no-feedback", "twin", "other-task")
+    named, counted, none, twin, other = (asked(finished, f"words/{arm}-turn2") for arm in arms)
     assert all(text.startswith("Your text lacks ") for text in [*named.values(), *counted.values()])
     assert not any("of the letters" in text for text in named.values())
     assert all("of the letters" in text for text in counted.values())
     assert set(none.values()) == {"Write a better text."}
+    assert all(twin[task] != text for task, text in named.items() if task in twin)
     assert sorted(other.values()) == sorted(named.values())
     assert other != named
 

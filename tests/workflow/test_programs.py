@@ -49,6 +49,7 @@ def test_arms_solve_the_tasks_that_their_letters_say(report: str):
         "- `independent` (3): `double`, `mirror`, `add`",
         "- `refine` (3): `double`, `largest`, `mirror`",
         "- `blind` (1): `mirror`",
+        "- `twin` (1): `mirror`",
         "- `elsewhere` (1): `mirror`",
         "- `trained` (4): `double`, `largest`, `parity`, `mirror`",
     ):
@@ -116,6 +117,19 @@ def test_controls_show_nothing_or_their_own_tests_with_the_results_of_another_pr
     assert "mirror('ab') raised ValueError: bad (line 2)" in feedback["mirror/elsewhere-turn2-000"]
 
 
+def test_twins_show_the_results_of_another_wrong_program_for_the_same_task(run: Checkout, report: str):
+    of_twins, own = prompts(run, "twin-turn2"), prompts(run, "refine-turn2")
+    # all wrong programs for `mirror` and `add` return None
+    assert {prompt.task_id for prompt in of_twins.values()} == {"double", "largest", "parity"}
+    assert "on 2 of them, no two wrong attempts have different results" in report
+    feedback = {name: prompt.messages[-1]["content"] for name, prompt in of_twins.items()}
+    # None, 'no' and a ValueError, refined in this order: each shows the results of the next one
+    assert "returned None" in own["double/refine-turn2-000"].messages[-1]["content"]
+    assert "returned 'no'" in feedback["double/twin-turn2-000"]
+    assert "raised ValueError" in feedback["double/twin-turn2-001"]
+    assert of_twins["double/twin-turn2-000"].messages[-2] == own["double/refine-turn2-000"].messages[-2]
+
+
 def test_no_prompt_has_a_hidden_test(run: Checkout):
     for branch in handmade.ANSWERS.keys() - {"probe"}:
         for prompt in prompts(run, branch).values():
@@ -155,7 +169,9 @@ def test_a_report_on_code_speaks_of_no_grids(report: str):
 
 def test_tokens_are_counted_with_prompts_read_once_and_per_attempt(run: Checkout):
     table = pd.read_parquet(run.folder / FOLDER / "attempts.parquet")
-    assert set(table.groupby("arm").size()) == {40}
+    sizes = table.groupby("arm").size()
+    assert sizes["twin"] == 20 + 3 * 4  # two of five tasks have no twin
+    assert set(sizes.drop("twin")) == {40}
     row = table[table["attempt_id"] == "double/refine-turn2-000/001"].iloc[0]
     prompt = prompts(run, "refine-turn2")["double/refine-turn2-000"]
     assert row["n_prompt_tokens"] == prompt.n_tokens

@@ -80,12 +80,12 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
         difference = tables.contrast(experiment, result.results, primary.pairs, primary.turn)
         p_value = difference.p_value
         of_pairs = (
-            f"`{'` − `'.join(pair)}` {points(result.turns[pair][primary.turn][PASS_RATE].difference.mean)}"
+            f"`{'` − `'.join(pair)}` is {points(result.turns[pair][primary.turn][PASS_RATE].difference.mean)} points"
             for pair in primary.pairs
         )
         sentence = (
-            f"Right {_ordinal(primary.turn).lower()} attempts, difference in points: {', '.join(of_pairs)}; the first "
-            f"minus the second {points_text(difference)}"
+            f"In right {_ordinal(primary.turn).lower()} attempts, {', '.join(of_pairs)}; the first minus the second is "
+            f"{points_text(difference)}"
         )
     else:
         rates = result.turns[primary.arms][primary.turn][PASS_RATE]
@@ -103,7 +103,7 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
         f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
     )
     on = f"{difference.n_tasks} tasks of `{result.task_set.name}`"
-    since = ", since before its first result" if is_registered else ""
+    since = ", unchanged since this run's first result" if is_registered else ""
     blocks = [
         f"**{sentence}.** The evidence {supports} a difference ({on}, {p_text(p_value)}{runs}). It is the comparison "
         f"that the config declares as `primary`{since}.{power if difference.standard_error else ''}"
