@@ -214,7 +214,7 @@ def test_a_primary_comparison_may_be_a_difference_of_differences(wording: Wordin
         "a": [{}, {"n_predictions": 64, "adapter": "trained"}],
         "a-twin": [{}, {"n_predictions": 64, "adapter": "trained", "feedback": "twin"}],
     }
-    compared = {"comparisons": [["base", "base-twin"], ["a", "a-twin"]]}
+    compared: dict[str, Any] = {"comparisons": [["base", "base-twin"], ["a", "a-twin"]]}
     contrast = {"set": "heldout", "arms": ["a", "a-twin"], "minus": ["base", "base-twin"], "turn": 2}
     settings = experiment(arms, primary=contrast, **compared)
     assert "(a − a-twin) − (base − base-twin)" in settings.expected_power

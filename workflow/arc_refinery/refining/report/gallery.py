@@ -115,8 +115,8 @@ def repaired(
     first, second = shown.values()
     programs = [program_of(domain, graded) for graded in shown.values()]
     blocks = [
-        f"**A program that `{arm.name}` repaired** (task `{task.task_id}` of `{task_set.name}`). The model read its "
-        "first program and what that gave, and wrote the second one."
+        f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{task_set.name}`). The prompt of "
+        "the second program shows the first one and what it gave."
         + (f" It never sees {domain.hidden}." if domain.hidden else ""),
         *_attempts(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
     ]
@@ -127,7 +127,7 @@ def repaired(
         f"First program{_fenced(programs[0], 'python', MAX_PROGRAM)}",
         f"Refined program{_fenced(programs[1], 'python', MAX_PROGRAM)}",
         folded(
-            "Feedback that the model read",
+            "Feedback in the prompt",
             *_shown(domain, second.prompt),
             f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
         ),
