@@ -140,13 +140,13 @@ def _controls(experiment: Refining, result: EvaluatedSet) -> list[str]:
         return CONTROLS.get(experiment.arms_called(name)[0].turns[1].feedback)
 
     sentences = [
-        f"second attempts of `{first}` are right in {percent(rates.first)}, of `{second}`, which shows "
-        f"{shown(second)}, in {percent(rates.second)}: {points_text(rates.difference)}"
+        f"second attempts of `{first}` are right in {percent(rates.first)}, of `{second}` "
+        f"({shown(second)}) in {percent(rates.second)}: {points_text(rates.difference)}"
         for (first, second), by_turn in result.turns.items()
         if 2 in by_turn and shown(second) and not shown(first)
         for rates in [by_turn[2][PASS_RATE]]
     ]
-    return [f"Own results beside those of controls: {'; '.join(sentences)}."] if sentences else []
+    return [f"Own results beside what controls show: {'; '.join(sentences)}."] if sentences else []
 
 
 def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
