@@ -14,7 +14,7 @@ export PATH := $(BIN):$(PATH)
 # else each pytest worker compiles all tests again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: quick demo test test-fast messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
+.PHONY: quick demo test test-fast size messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
 
 quick: env
 	$(BIN)/snakemake --cores $(CORES) --configfile config/quick.yaml
@@ -30,6 +30,10 @@ test: vllm trackers condor lint
 
 test-fast: env
 	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not (model or training or snakemake or pool or hostile or slow)" tests
+
+# how much there is to read, beside another commit: make size SINCE=df479225
+size: env
+	@$(BIN)/python benchmarks/size.py --since "$(SINCE)"
 
 # Unsloth needs another TRL, so it has its own environment. Not part of `make test`, because it is 3 GB to install.
 test-unsloth: .venv-unsloth/installed
