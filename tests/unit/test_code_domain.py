@@ -274,9 +274,9 @@ def test_tests_that_compare_otherwise_show_values_alone(code_executors: Executor
         ),
         (  # not the result that this test expects
             "def double(n): return n",
-            "def half(n): return 60 if n == 8 else 7",
+            "def half(n): return 60 if n == 6 else 7",
             "Your program passes 0 of 2 tests.\n\n"
-            "assert double(2) == 4\ndouble(2) returned 60, expected 4\n\n"
+            "assert double(2) == 4\ndouble(2) returned 7, expected 4\n\n"
             "assert double(30) == 60\ndouble(30) returned 7, expected 60",
         ),
         (

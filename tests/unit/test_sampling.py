@@ -24,6 +24,7 @@ from arc_refinery.refining.domains.arc.config import PromptedModel
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.sampling import checks
 from arc_refinery.sampling.backends import BACKENDS, Decoding, Report, Request, Sample, Sampled
+from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.shard import Entry, progress_path, resumed
 
 MODEL = PromptedModel(path=TINY, template="compact", window=2048, n_threads=1)
@@ -479,6 +480,22 @@ def test_progress_counts_samples_as_they_end_and_tokens(
     assert "3 of 9 attempts were already done" in caplog.text
     *_, last = capsys.readouterr().err.split("\r")
     assert re.search(r"9/9 .*attempt/s, \d+ tokens/s", last)
+
+
+def test_other_weights_of_an_adapter_are_other_entries(tmp_path: Path):
+    adapter, output = tmp_path / "adapter", tmp_path / "out.parquet"
+    adapter.mkdir()
+    computed = []
+
+    def compute(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
+        if not done:
+            computed.append((adapter / ADAPTER_WEIGHTS).read_text())
+            yield {"one": [computed[-1]]}
+
+    for weights in ("a", "a", "b"):
+        (adapter / ADAPTER_WEIGHTS).write_text(weights)
+        assert list(resumed(output, {}, adapter, 1, "attempt", compute)) == [{"one": [weights]}]
+    assert computed == ["a", "b"]
 
 
 def test_the_batch_invariant_mode_is_refused_without_a_gpu(wording: Wording):
