@@ -41,21 +41,13 @@ def arm(name: str, *budgets: int, feedback: str = "real") -> dict[str, Any]:
 
 
 def refined(turn: int, answers: Mapping[str, str]) -> pd.DataFrame:
-    """Attempts of a turn, each named after its task, turn and place: S solves, T the train pairs only, w neither."""
+    """Attempts of a turn, each named after its task, turn and place: S solves it."""
     rows = [
-        [
-            task,
-            f"{task}{turn}{index}",
-            f"{task}{turn - 1}x",
-            f"{task}-prompt{turn}",
-            index,
-            letter in "ST",
-            letter == "S",
-        ]
+        [task, f"{task}{turn}{index}", f"{task}{turn - 1}x", f"{task}-prompt{turn}", index, letter == "S"]
         for task, letters in answers.items()
         for index, letter in enumerate(letters)
     ]
-    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "shown_solved", "hidden_solved"]
+    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "solved"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -90,11 +82,6 @@ def test_what_another_arm_solves_is_not_solved_by_nobody():
 def test_a_few_tasks_are_shown_in_the_order_of_the_set():
     classes = chosen(dict.fromkeys("edcba", "S"), {}, {"independent": "", "refine": "abcde", "other": ""})
     assert classes[ONLY_BY_REFINING] == (5, [("a1x", "a20"), ("b1x", "b20")])
-
-
-def test_a_task_that_two_attempts_solve_together_has_none_to_show():
-    classes = chosen({"a": "Tw"}, {}, {"independent": "", "refine": "a", "other": ""})
-    assert classes[ONLY_BY_REFINING] == (1, [])
 
 
 @pytest.mark.parametrize(

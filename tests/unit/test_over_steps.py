@@ -48,7 +48,7 @@ def results(figures: dict[str, tuple[int, float]]) -> dict[str, pd.DataFrame]:
     for arm, (n_solved, pass_rate) in figures.items():
         columns = dict.fromkeys(PANELS, [0.5] * N_TASKS)
         solved = [1.0] * n_solved + [0.0] * (N_TASKS - n_solved)
-        tables[arm] = pd.DataFrame(columns | {"is_correct": solved, "pass_rate": [pass_rate] * N_TASKS})
+        tables[arm] = pd.DataFrame(columns | {"solved": solved, "pass_rate": [pass_rate] * N_TASKS})
     return tables
 
 

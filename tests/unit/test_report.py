@@ -159,7 +159,7 @@ def all_files(folder: Path) -> dict[str, bytes]:
 def test_table_of_arms(folder: Path):
     table = pd.read_csv(folder / "report/small-arms.csv", index_col="name")
     assert table["n_tasks"].tolist() == [4, 4, 4]
-    assert table["is_correct"].tolist() == [2 / 4, 1 / 4, 3 / 4]
+    assert table["solved"].tolist() == [2 / 4, 1 / 4, 3 / 4]
     independent = table.loc["independent"]
     assert independent["valid code"] == pytest.approx(14 / 16)
     assert independent["valid outputs"] == pytest.approx(12 / 16)
@@ -182,7 +182,7 @@ def test_table_of_turns_is_over_the_tasks_that_had_something_to_refine(folder: P
     }
     trained = table.loc["turn 2 × 2 of refine-trained (trained)"]
     assert trained["test_pass_rate"] == pytest.approx(1 / 3, abs=1e-6)
-    assert trained["is_correct"] == pytest.approx(2 / 3, abs=1e-6)
+    assert trained["solved"] == pytest.approx(2 / 3, abs=1e-6)
 
 
 def test_budget_curves(folder: Path):
@@ -283,7 +283,7 @@ def test_the_set_of_the_primary_comparison_comes_first(tmp_path: Path):
 
 
 def test_solved_tasks_are_counted_with_an_interval(text: str):
-    row = cells(text, "is_correct", "|  | `independent`")
+    row = cells(text, "solved", "|  | `independent`")
     assert row["`independent`"].startswith("2/4 = 50.0 % [")
     assert row["`refine-trained` |"].startswith("3/4 = 75.0 % [")
 
@@ -389,7 +389,7 @@ def test_the_settings_that_differ_are_shown_as_yaml(text: str, wording: Wording)
 
 
 def test_every_column_of_comparisons_is_explained(text: str):
-    header = next(line for line in text.splitlines() if line.startswith("| is_correct | solved |"))
+    header = next(line for line in text.splitlines() if line.startswith("| arms | solved |"))
     columns = header.strip("| ").split(" | ")[1:]
     assert [column for column in columns if f"- **{column}**: " not in text] == []
 
@@ -541,7 +541,7 @@ def test_nothing_to_refine_is_reported(tmp_path: Path, wording: Wording):
     text = composed(experiment(), folder)
     wording(line_with(text, "4 of 4 tasks in `refine-trained`"))
     wording(line_with(text, "anything to refine in `refine-trained`"))
-    assert cells(text, "is_correct", "turn 2 × 2 of `refine-base` | turn 2")["turn 2 × 2 of `refine-base`"] == "–"
+    assert cells(text, "solved", "turn 2 × 2 of `refine-base` | turn 2")["turn 2 × 2 of `refine-base`"] == "–"
 
 
 def test_verdicts_of_other_attempts_are_refused(tmp_path: Path, wording: Wording):

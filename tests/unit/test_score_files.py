@@ -40,7 +40,7 @@ def cells(page: str, first: str) -> list[list[str]]:
 
 
 def test_numbers_are_those_of_the_report():
-    page = scores_page([TASKS], ScoreColumns(side="arm", score="is_correct"))
+    page = scores_page([TASKS], ScoreColumns(side="arm"))
     report = (REPORTED.with_suffix(".md")).read_text()
     (row,) = (row for row in cells(report, "`refine` − `independent`") if len(row) == 9)
     _, solved, points, interval, only, p, *_, detectable, supported = row

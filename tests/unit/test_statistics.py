@@ -45,20 +45,8 @@ def test_pass_at_k_refuses_what_cannot_be(n: int, c: int, k: int):
         pass_at_k(n, c, k)
 
 
-SINGLY = np.arange(10)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
-def test_solved_at_k_is_the_share_of_subsets_that_are_correct_on_train_and_on_test(k: int):
-    train, test = flags("11000"), flags("10100")
-    subsets = [list(subset) for subset in combinations(range(5), k)]
-    expected = np.mean([train[subset].any() and test[subset].any() for subset in subsets])
-    assert solved_at_k(train, test, SINGLY[:5], k) == pytest.approx(expected)
-
-
-def test_solved_at_k_is_pass_at_k_where_the_same_attempts_are_correct_on_both():
-    correct_ones = flags("0100100000")
-    assert solved_at_k(correct_ones, correct_ones, SINGLY, 4) == pytest.approx(pass_at_k(10, 2, 4))
+def test_solved_at_k_is_pass_at_k_where_each_attempt_has_a_prompt_of_its_own():
+    assert solved_at_k(flags("0100100000"), np.arange(10), 4) == pytest.approx(pass_at_k(10, 2, 4))
 
 
 @pytest.mark.parametrize(
@@ -66,19 +54,18 @@ def test_solved_at_k_is_pass_at_k_where_the_same_attempts_are_correct_on_both():
 )
 def test_attempts_are_spent_prompt_by_prompt(sizes: tuple[int, ...], k: int):
     """Against all orders of the prompts, and all orders within each."""
-    train, test = flags("11000010"), flags("10000110")
+    right = flags("11000010")
     prompts = np.repeat(np.arange(len(sizes)), sizes)
     solved = []
     for order in permutations(range(len(sizes))):
         for within in product(*(permutations(np.flatnonzero(prompts == prompt)) for prompt in order)):
             spent = [attempt for attempts in within for attempt in attempts][:k]
-            solved.append(train[spent].any() and test[spent].any())
-    assert solved_at_k(train, test, prompts, k) == pytest.approx(np.mean(solved))
+            solved.append(right[spent].any())
+    assert solved_at_k(right, prompts, k) == pytest.approx(np.mean(solved))
 
 
 def test_attempts_on_one_prompt_that_are_alike_solve_less_than_others():
-    alike = flags("11110000")
-    assert solved_at_k(alike, alike, np.repeat([0, 1], 4), 4) == 0.5  # 1 - 1 / C(8, 4) = 0.986 if drawn singly
+    assert solved_at_k(flags("11110000"), np.repeat([0, 1], 4), 4) == 0.5  # 1 - 1 / C(8, 4) = 0.986 if drawn singly
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(0, 0), (1, 0), (6, 0), (5, 1), (3, 3), (2, 8)])
@@ -200,30 +187,33 @@ def test_the_primary_comparison_is_not_corrected_and_does_not_count():
     ],
 )
 def test_two_guesses(train: str, test: str, outputs: str, solved: bool):
-    assert two_guesses_solve(flags(train), flags(test), list(outputs)) is solved
+    assert two_guesses_solve(flags(train), flags(train) & flags(test), list(outputs)) is solved
 
 
 def attempts_table() -> pd.DataFrame:
-    """Two first-turn and two later slots; `late` is solved by its last one, `none` had nothing to refine."""
+    """Two first-turn and two later slots; `late` is solved by its last one, `none` had nothing to refine.
+
+    Of `half`, the third attempt is right on what the prompt shows alone.
+    """
     rows = [
         ("half", 0, True, True, 10.0),
         ("half", 1, False, False, 30.0),
-        ("half", 2, False, False, 100.0),
+        ("half", 2, True, False, 100.0),
         ("half", 3, False, False, 100.0),
         ("late", 0, False, False, 20.0),
-        ("late", 1, False, True, 20.0),
+        ("late", 1, False, False, 20.0),
         ("late", 2, False, False, 100.0),
-        ("late", 3, True, False, 100.0),
+        ("late", 3, True, True, 100.0),
         ("none", 0, False, False, 6.0),
         ("none", 1, False, False, 6.0),
     ]
-    table = pd.DataFrame(rows, columns=["task_id", "slot", "shown_solved", "hidden_solved", "tokens"])
+    table = pd.DataFrame(rows, columns=["task_id", "slot", "shown_solved", "solved", "tokens"])
     return table.assign(fingerprint="x", prompt_id=[f"{task}/{slot}" for task, slot, *_ in rows])
 
 
 def test_budget_curve_averages_over_orders_in_the_first_turn_and_counts_later_slots():
     curve = budget_curve(attempts_table(), ["half", "late", "none", "never tried"], 2, 4)
-    # one of two attempts solves `half`; `late` has a right test output in slot 1 and right train outputs in slot 3
+    # one of two attempts solves `half`
     assert curve["solved_tasks"].tolist() == pytest.approx([0.5, 1, 1, 2])
     assert curve["solved"].tolist() == pytest.approx([0.125, 0.25, 0.25, 0.5])
     # means of first turns: 20, 20, 6; later attempts cost 100 in two of the tasks
@@ -239,7 +229,7 @@ def test_attempts_count_until_a_task_has_generated_its_tokens():
     table = attempts_table().assign(n_tokens=10)
     task_ids = ["half", "late", "none", "never tried"]
     assert spent_tokens(table, task_ids).tolist() == [40, 40, 20, 0]
-    # `late` is right on train pairs in slot 3 alone: its fourth completion
+    # the fourth completion solves `late`
     assert solved_within(table, task_ids, np.array([40.0, 40.0, 20.0, 9.0])).tolist() == [1, 1, 0, 0]
     assert solved_within(table, task_ids, np.array([9.0, 39.0, 20.0, 9.0])).tolist() == [0, 0, 0, 0]
 
@@ -251,8 +241,7 @@ def test_pass_at_k_of_tasks_counts_a_task_without_attempts_as_unsolved():
 
 
 def test_two_guess_scores_follow_the_order_of_the_tasks():
-    # the only attempt on `late` that may vote is wrong on the test pairs
-    assert two_guess_scores(attempts_table(), ["never tried", "half", "late"]).tolist() == [0.0, 1.0, 0.0]
+    assert two_guess_scores(attempts_table(), ["never tried", "half", "none"]).tolist() == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def experiment() -> Refining:
 def attempts(solving: dict[str, Sequence[int]], n: int, n_prompt_tokens: int) -> pd.DataFrame:
     """Attempts of 10 tokens, two per prompt; `solving`: which of them solve a task."""
     rows = [
-        {"task_id": task_id, "place": place, "shown_solved": place in places, "hidden_solved": place in places}
+        {"task_id": task_id, "place": place, "solved": place in places}
         for task_id, places in solving.items()
         for place in range(n)
     ]
@@ -81,8 +81,7 @@ def test_an_arm_can_pay_for_all_of_its_attempts(n_sharing: int):
     """Shares of a prompt are fractions, whose sums depend on how they are added."""
     for n_attempts in range(2, 65):
         table = pd.DataFrame({"task_id": "a", "slot": range(n_attempts), "tokens": 5 + 100 / n_sharing})
-        last = table["slot"] == n_attempts - 1
-        table = table.assign(shown_solved=last, hidden_solved=last)
+        table = table.assign(solved=table["slot"] == n_attempts - 1)
         tokens = spent_tokens(table, ["a"], "tokens")
         assert solved_within(table, ["a"], tokens, "tokens").tolist() == [1.0]
         assert solved_within(table, ["a"], tokens - 1, "tokens").tolist() == [0.0]

@@ -151,7 +151,7 @@ def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Chec
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
     text = (run.folder / "results/small.md").read_text()
     rows = csv.DictReader((run.folder / "results/small/report/heldout-arms.csv").read_text().splitlines())
-    solved = {row["name"]: round(6 * float(row["is_correct"])) for row in rows}
+    solved = {row["name"]: round(6 * float(row["solved"])) for row in rows}
     means = [
         f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")
     ]

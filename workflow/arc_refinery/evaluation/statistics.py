@@ -70,33 +70,24 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - comb(n - c, k) / comb(n, k)
 
 
-def solved_at_k(train_is_correct: _Bools, test_is_correct: _Bools, prompts: NDArray[Any], k: int) -> float:
-    """Return pass@k of `is_correct`: the probability that k attempts contain one that is correct on the train pairs
-    and one that is correct on the test pairs (usually the same one; then this is ordinary pass@k).
+def solved_at_k(solved: _Bools, prompts: NDArray[Any], k: int) -> float:
+    """Return pass@k of attempts that are spent as they are sampled, prompt by prompt: all of some prompts, drawn at
+    random, and the rest of k from another one.
 
-    Attempts are spent as they are sampled, prompt by prompt: all of some prompts, drawn at random, and the rest of k
-    from another one. Attempts on one prompt are more alike than others, so this is below pass@k of attempts drawn
-    singly. `prompts[i]` is the prompt of attempt i.
-
-    P(train and test) = P(train) + P(test) - P(train or test).
+    Attempts on one prompt are more alike than others, so this is below pass@k of attempts drawn singly. `prompts[i]` is
+    the prompt of attempt i.
     """
-    return _solved_at_k(*_per_prompt(train_is_correct, test_is_correct, prompts), k=k)
+    return _solved_at_k(*_per_prompt(solved, prompts), k)
 
 
-def _per_prompt(train: _Bools, test: _Bools, prompts: NDArray[Any]) -> list[NDArray[Any]]:
-    """Return numbers per prompt: of attempts, and of those that are correct on train, on test, and on one of them."""
+def _per_prompt(solved: _Bools, prompts: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return numbers per prompt: of attempts, and of those that solve the task."""
     _, prompt_of_attempt = np.unique(prompts, return_inverse=True)
-    flags = (np.ones_like(train), train, test, train | test)
-    return [np.bincount(prompt_of_attempt, weights=flag).astype(int) for flag in flags]
+    return np.bincount(prompt_of_attempt), np.bincount(prompt_of_attempt, weights=solved).astype(int)
 
 
-def _solved_at_k(sizes: NDArray[Any], *n_correct: NDArray[Any], k: int) -> float:
-    train, test, either = (_any_at_k(sizes, numbers, k) for numbers in n_correct)
-    return train + test - either
-
-
-def _any_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
-    """Return the probability that k attempts contain a correct one, from the numbers per prompt."""
+def _solved_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
+    """Return `solved_at_k` from the numbers per prompt."""
     if k >= sizes.sum() or not n_correct.any():
         return float(n_correct.any())
     short = np.flatnonzero(sizes < sizes.max())
@@ -115,13 +106,13 @@ def _any_at_k(sizes: NDArray[Any], n_correct: NDArray[Any], k: int) -> float:
 
 
 def _with_a_short_prompt(sizes: NDArray[Any], n_correct: NDArray[Any], short: int, k: int) -> float:
-    """Return `_any_at_k` where one prompt has fewer attempts than the others: mean over its place in the order."""
+    """Return `_solved_at_k` where one prompt has fewer attempts than the others: mean over its place in the order."""
     whole_sizes, whole_correct = np.delete(sizes, short), np.delete(n_correct, short)
     size, correct, whole = int(sizes[short]), int(n_correct[short]), int(sizes.max())
     failures = []
     for n_before in range(len(sizes)):
         in_short = min(max(0, k - n_before * whole), size)
-        others = _any_at_k(whole_sizes, whole_correct, k - in_short) if k > in_short else 0.0
+        others = _solved_at_k(whole_sizes, whole_correct, k - in_short) if k > in_short else 0.0
         failures.append((1.0 - others) * (1.0 - (pass_at_k(size, correct, in_short) if in_short else 0.0)))
     return 1.0 - float(np.mean(failures))
 
@@ -157,30 +148,30 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
     )
 
 
-def two_guesses_solve(train_is_correct: _Bools, test_is_correct: _Bools, fingerprints: Sequence[str]) -> bool:
+def two_guesses_solve(shown_solved: _Bools, solved: _Bools, fingerprints: Sequence[str]) -> bool:
     """Return whether a submission of two guesses solves a task.
 
     Attempts that are correct on all train pairs vote for their test outputs; the two outputs with most votes are the
     guesses (ties: the earlier one). Fingerprints include train outputs, on which all voters agree. Without voters there
     are no guesses.
     """
-    voters = np.flatnonzero(train_is_correct).tolist()
+    voters = np.flatnonzero(shown_solved).tolist()
     votes = Counter(fingerprints[voter] for voter in voters)
     guesses = {fingerprint for fingerprint, _ in votes.most_common(2)}
-    return any(bool(test_is_correct[voter]) and fingerprints[voter] in guesses for voter in voters)
+    return any(bool(solved[voter]) and fingerprints[voter] in guesses for voter in voters)
 
 
 def two_guess_scores(attempts: pd.DataFrame, task_ids: Sequence[str]) -> _Floats:
     """Return 1 for each task that two guesses solve, else 0."""
-    tasks = _arrays(attempts, ["shown_solved", "hidden_solved", "fingerprint"])
+    tasks = _arrays(attempts, ["shown_solved", "solved", "fingerprint"])
     return np.array([task_id in tasks and two_guesses_solve(*tasks[task_id]) for task_id in task_ids], dtype=float)
 
 
 def pass_at_k_scores(attempts: pd.DataFrame, task_ids: Sequence[str], k: int) -> _Floats:
     """Return `solved_at_k` of each task; a task with fewer than k attempts uses all of them."""
-    tasks = _arrays(attempts, ["shown_solved", "hidden_solved", "prompt_id"])
+    tasks = _arrays(attempts, ["solved", "prompt_id"])
     arrays = [tasks.get(task_id) for task_id in task_ids]
-    return np.array([0.0 if task is None else solved_at_k(task[0], task[1], task[2], k) for task in arrays])
+    return np.array([0.0 if task is None else solved_at_k(task[0], task[1], k) for task in arrays])
 
 
 def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, budget: int) -> pd.DataFrame:
@@ -190,22 +181,22 @@ def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, 
     it, all first-turn attempts are spent and later ones count in slot order. `low` and `high`: 95 % interval of the
     share at each budget.
     """
-    tasks = _arrays(attempts, ["slot", "shown_solved", "hidden_solved", "prompt_id", "tokens"])
+    tasks = _arrays(attempts, ["slot", "solved", "prompt_id", "tokens"])
     n = len(task_ids)
     solved, tokens = np.zeros((n, budget)), np.zeros(budget)
     for index, task_id in enumerate(task_ids):
         if task_id not in tasks:
             continue
-        slot, train, test, prompts, cost = tasks[task_id]
+        slot, solves, prompts, cost = tasks[task_id]
         first = slot < n_first
-        numbers = _per_prompt(train[first], test[first], prompts[first])
+        numbers = _per_prompt(solves[first], prompts[first])
         for k in range(1, budget + 1):
             if k <= n_first:
-                solved[index, k - 1] = _solved_at_k(*numbers, k=k) if first.any() else 0.0
+                solved[index, k - 1] = _solved_at_k(*numbers, k) if first.any() else 0.0
                 tokens[k - 1] += cost[first].mean() * min(k, first.sum()) if first.any() else 0.0
             else:
                 spent = slot < k
-                solved[index, k - 1] = train[spent].any() and test[spent].any()
+                solved[index, k - 1] = solves[spent].any()
                 tokens[k - 1] += cost[spent].sum()
     shares = [estimate([column]) for column in solved.T]
     return pd.DataFrame(
@@ -226,14 +217,14 @@ def solved_within(attempts: pd.DataFrame, task_ids: Sequence[str], tokens: _Floa
     `tokens[i]` is the budget of task i; the attempt that exceeds it does not count. `cost`: column of an attempt's
     tokens, by default those of its completion.
     """
-    tasks = _arrays(attempts, ["slot", cost, "shown_solved", "hidden_solved"])
+    tasks = _arrays(attempts, ["slot", cost, "solved"])
     solved = np.zeros(len(task_ids))
     for index, task_id in enumerate(task_ids):
         if task_id in tasks:
-            slot, costs, train, test = tasks[task_id]
+            slot, costs, solves = tasks[task_id]
             order = np.argsort(slot, kind="stable")
             paid = order[np.cumsum(costs[order]) <= tokens[index] + 1e-6]  # shares of prompts are fractions
-            solved[index] = train[paid].any() and test[paid].any()
+            solved[index] = solves[paid].any()
     return solved
 
 

@@ -241,11 +241,11 @@ class Domain:
     flags: ClassVar[tuple[str, ...]] = ("shown_solved", "solved")  # yes or no per attempt, for the table of attempts
     metrics: ClassVar[Sequence[Metric]] = ()  # the domain's own, of a task
     turn_metrics: ClassVar[tuple[str, ...]] = ()  # those of them that compare arms turn by turn
-    metrics_explained: ClassVar[str] = "- **is_correct**: tasks that an attempt solves; these are called *solved*."
+    metrics_explained: ClassVar[str] = "- **solved**: tasks that an attempt solves."
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
-        """Add columns to a table of attempts: whether each is right on what its prompt shows, and on the rest."""
-        return attempts.assign(shown_solved=attempts["score"] == 1.0, hidden_solved=attempts["solved"])
+        """Add columns to a table of attempts: `shown_solved`, right on what the prompt shows, and the domain's own."""
+        return attempts.assign(shown_solved=attempts["score"] == 1.0)
 
     # Report
 

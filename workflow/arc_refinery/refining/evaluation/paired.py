@@ -22,7 +22,7 @@ from arc_refinery.evaluation.statistics import Comparison, compare
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import Domain, load_domain
 from arc_refinery.refining.evaluation.results import SetResults, load_results
-from arc_refinery.refining.metrics import PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.reporting.compare import why_sets_differ
 
 
@@ -85,9 +85,7 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
     task_ids = list(task_ids)
     a, b = paired_runs(
         *(
-            by_training(
-                loaded.side.experiment, arm, [metrics.loc[task_ids, "is_correct"] for metrics in loaded.metrics[arm]]
-            )
+            by_training(loaded.side.experiment, arm, [metrics.loc[task_ids, SOLVED] for metrics in loaded.metrics[arm]])
             for loaded, arm in zip((first, second), arms, strict=True)
         )
     )

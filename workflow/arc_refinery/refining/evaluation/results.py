@@ -2,10 +2,10 @@
 
 Arm `refine-trained` of the demo (`config/config.yaml`) on the ARC task 68b67ca3:
 
-attempts   turn  slot  status  train_correct_grids  train_is_correct  test_is_correct  tokens
-              1     0  ok                      0.0             False            False   35.75
-              2    81  ok                      1.0              True             True   43.75
-task       valid code 1.0, valid outputs 0.906, train_pass_rate 0.023 (3 of 128 attempts), is_correct 1.0
+attempts   turn  slot  status  train_correct_grids  shown_solved  solved  tokens
+              1     0  ok                      0.0         False   False   35.75
+              2    81  ok                      1.0          True    True   43.75
+task       valid code 1.0, valid outputs 0.906, train_pass_rate 0.023 (3 of 128 attempts), solved 1.0
 
 Grids and completions are not loaded: 400 tasks x 256 attempts take some tens of MB.
 """
@@ -24,7 +24,7 @@ from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.records import Attempt, Prompt, RecordError
 from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.domain import Domain, load_domain
-from arc_refinery.refining.metrics import IS_CORRECT, PASS_RATE, Metric, names
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED, Metric, names
 
 _VERDICT_COLUMNS = [
     *("attempt_id", "prompt_id", "task_id", "has_closed_code", "status", "error", "fingerprint", "score", "solved")
@@ -48,7 +48,7 @@ class SetResults:
     """All attempts on one evaluation set, by branch, in file order.
 
     Columns: those of verdicts and attempts, with `error_type` instead of the error message, and those of the domain;
-    `shown_solved` and `hidden_solved`: right on what the prompt shows, and on the rest; `place`, the index 0, 1, ...
+    `shown_solved` and `solved`: right on what the prompt shows, and on everything; `place`, the index 0, 1, ...
     among the task's attempts in this branch; `tokens`, those of the completion plus an equal share of the prompt's,
     if this is read once for all its completions; `tokens_unshared`, with the whole prompt, if each attempt reads it.
     """
@@ -158,15 +158,15 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str], own: Sequence[Metr
 
     Means over the task's attempts: `valid code` (the completion has a closed Python block), `any code` (it contains a
     program, perhaps cut off), `valid outputs` (the program ran to its end). `unique outputs` = distinct outputs /
-    attempts. `is_correct`: 1 if an attempt is right on what the prompt shows and an attempt, usually the same one, on
-    the rest. `own` are the domain's metrics. A task without attempts has 0 everywhere.
+    attempts. `solved`: 1 if one attempt is right on everything. `own` are the domain's metrics. A task without attempts
+    has 0 everywhere.
     """
     marked = attempts.assign(
         **{
             "valid code": attempts["has_closed_code"],
             "any code": attempts["status"] != "no_code",
             "valid outputs": attempts["status"] == "ok",
-            PASS_RATE: attempts["shown_solved"] & attempts["hidden_solved"],
+            PASS_RATE: attempts["solved"],
         }
     )
     groups = marked.groupby("task_id")
@@ -174,9 +174,9 @@ def per_task(attempts: pd.DataFrame, task_ids: Sequence[str], own: Sequence[Metr
     n_outputs = marked[marked["valid outputs"]].groupby("task_id")["fingerprint"].nunique()
     metrics["unique outputs"] = n_outputs.reindex(metrics.index, fill_value=0) / groups.size()
     for metric in own:
-        values = groups[metric.column]
-        metrics[metric.name] = values.any() if metric.is_any else values.mean()
-    metrics[IS_CORRECT] = groups["shown_solved"].any() & groups["hidden_solved"].any()
+        values = groups[[metric.columns] if isinstance(metric.columns, str) else [*metric.columns]]
+        metrics[metric.name] = (values.any() if metric.is_any else values.mean()).min(axis=1)
+    metrics[SOLVED] = metrics[PASS_RATE] > 0
     return metrics[[*names(own), PASS_RATE]].astype(float).reindex(list(task_ids), fill_value=0.0)
 
 

@@ -13,7 +13,7 @@ from arc_refinery.refining.evaluation.paired import (
     shared_tasks,
     why_tasks_differ,
 )
-from arc_refinery.refining.metrics import PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.refining.report.prose import VALIDATION
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting.compare import left_out, listed
@@ -61,7 +61,7 @@ def _arms(loaded: SideResults) -> Iterator[list[object]]:
                 f"`{loaded.side.folder}`",
                 f"`{arm.name}`",
                 n,
-                solved_text(list(metrics["is_correct"])),
+                solved_text(list(metrics[SOLVED])),
                 share_text(list(rates)) if len(rates) else "–",
                 f"{len(attempts) / n:.1f}",
                 f"{attempts['tokens'].sum() / n:.0f}",

@@ -15,6 +15,7 @@ from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.graded import program_of, read_attempts
+from arc_refinery.refining.metrics import SOLVED
 from arc_refinery.refining.prompts import opening, split_prefix
 from arc_refinery.refining.report.outcomes import refining_pairs
 from arc_refinery.reporting.markdown import fenced, folded
@@ -62,7 +63,7 @@ def section(
         return ["No arm refines, so there are no refining attempts to show."]
     arm, baseline = pair
     domain = load_domain(experiment.domain)
-    solved = pd.DataFrame({name: by_task["is_correct"] == 1.0 for name, by_task in metrics.items()})
+    solved = pd.DataFrame({name: by_task[SOLVED] == 1.0 for name, by_task in metrics.items()})
     classes = choose(results, arm, baseline, solved)
     all_items = [item for _, items in classes.values() for item in items]
     if not all_items:
@@ -102,7 +103,7 @@ def repaired(
     if pair is None:
         return []
     arm, baseline = pair
-    solved = pd.DataFrame({name: by_task["is_correct"] == 1.0 for name, by_task in metrics.items()})
+    solved = pd.DataFrame({name: by_task[SOLVED] == 1.0 for name, by_task in metrics.items()})
     _, items = choose(results, arm, baseline, solved)[ONLY_BY_REFINING]
     items = items or _first_items(_solving(_refined(results, arm)), results.task_ids)
     if not items:
@@ -115,8 +116,8 @@ def repaired(
     first, second = shown.values()
     programs = [program_of(domain, graded) for graded in shown.values()]
     blocks = [
-        f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{task_set.name}`). The prompt of "
-        "the second program shows the first one and what it gave."
+        f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{task_set.name}`). The prompt "
+        "of the second program shows the first one and what it gave."
         + (f" It never sees {domain.hidden}." if domain.hidden else ""),
         *_attempts(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
     ]
@@ -200,7 +201,7 @@ def _refined(results: SetResults, arm: Arm) -> pd.DataFrame:
 
 
 def _solving(attempts: pd.DataFrame) -> pd.DataFrame:
-    return attempts[attempts["shown_solved"] & attempts["hidden_solved"]]
+    return attempts[attempts["solved"]]
 
 
 def _first_items(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[GalleryItem]:

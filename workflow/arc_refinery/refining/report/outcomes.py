@@ -9,7 +9,7 @@ import pandas as pd
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults, tasks_with_attempts, turns_of
-from arc_refinery.refining.metrics import PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.refining.report import plots
 from arc_refinery.refining.report.tables import turn_title
 from arc_refinery.reporting.compare import listed
@@ -115,7 +115,7 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
     failed = attempts["status"].map(FAILED)
     outcomes = np.select(
         [
-            attempts["shown_solved"] & attempts["hidden_solved"],
+            attempts["solved"],
             attempts["shown_solved"],
             attempts["status"] == "ok",
             attempts["status"] == "error",
@@ -155,7 +155,7 @@ def _gained_and_lost(
     name, rows, lists, panels = results.name, [], [], {}
     for arm, baseline in pairs:
         title = f"`{arm.name}` against `{baseline.name}`"
-        solved_by = classes_of(metrics[arm.name]["is_correct"], metrics[baseline.name]["is_correct"])
+        solved_by = classes_of(metrics[arm.name][SOLVED], metrics[baseline.name][SOLVED])
         counts = solved_by.value_counts()
         rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
         lists += [
@@ -165,7 +165,7 @@ def _gained_and_lost(
         panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
     baselines = {baseline.name: baseline for _, baseline in pairs if baseline.turns[0].n_predictions > 1}
     for baseline in baselines.values():
-        solved_by = classes_of(*(half["is_correct"] for half in halves_of(results, baseline)))
+        solved_by = classes_of(*(half[SOLVED] for half in halves_of(results, baseline)))
         counts = solved_by.value_counts()
         title = f"for comparison: `{baseline.name}`, first half of turn 1 against the second"
         rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
@@ -202,7 +202,7 @@ def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame
 
 
 def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":
-    """Return which of two arms solves each task, from their `is_correct`."""
+    """Return which of two arms solves each task, from their `solved`."""
     refining, baseline = by_refining == 1.0, by_baseline == 1.0
     classes = np.select([refining & baseline, refining, baseline], [BOTH, ONLY_REFINING, ONLY_BASELINE], NEITHER)
     return pd.Series(classes, by_refining.index, dtype=str)

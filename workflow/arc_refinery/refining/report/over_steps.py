@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
 from arc_refinery.evaluation.sides import Runs, by_training, paired_runs
 from arc_refinery.refining.config import Refining, TaskSet
-from arc_refinery.refining.metrics import PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.reporting.markdown import (
     estimate_text,
     folded,
@@ -29,7 +29,7 @@ from arc_refinery.reporting.markdown import (
 )
 from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
 
-SHORT = {"is_correct": "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
+SHORT = {SOLVED: "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
 
 _Results = Mapping[str, pd.DataFrame]  # `per_task` of each arm on a set
 
@@ -50,7 +50,7 @@ class Series:
         """Return the step that solves most tasks; ties: the highest pass rate, then the earliest step."""
         return max(
             self.by_step,
-            key=lambda step: (*(self.by_step[step][name].mean for name in ("is_correct", PASS_RATE)), -step),
+            key=lambda step: (*(self.by_step[step][name].mean for name in (SOLVED, PASS_RATE)), -step),
         )
 
 
@@ -69,8 +69,8 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
                 folded("All metrics", _table(series, {metric: metric for metric in series.metrics})),
             ]
         seen = [
-            f"on {series.task_set.name} {percent(series.by_step[0]['is_correct'].mean)} solved before, "
-            f"{percent(series.by_step[max(series.by_step)]['is_correct'].mean)} at the last step"
+            f"on {series.task_set.name} {percent(series.by_step[0][SOLVED].mean)} solved before, "
+            f"{percent(series.by_step[max(series.by_step)][SOLVED].mean)} at the last step"
             for series in all_series
         ]
         blocks += [f"![Metrics over the steps of {name}: {'; '.join(seen)}]({plot})", f"[As CSV]({table})."]
@@ -90,7 +90,7 @@ def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], re
             metric: estimate(np.array([table[metric] for table in repeated], dtype=float))
             for metric in repeated[0].columns
         }
-        solved[step] = by_training(experiment, name, [table["is_correct"] for table in repeated])
+        solved[step] = by_training(experiment, name, [table[SOLVED] for table in repeated])
     return Series(task_set, by_step, solved)
 
 
@@ -102,9 +102,9 @@ def _step_choices(all_series: Sequence[Series]) -> Iterator[str]:
         yield "No set has `validation: true`, so no step is chosen: choosing by the results below would flatter them."
     for series in validations:
         step = series.best()
-        there = f"{estimate_text(series.by_step[step]['is_correct'])} of `{series.task_set.name}`"
+        there = f"{estimate_text(series.by_step[step][SOLVED])} of `{series.task_set.name}`"
         elsewhere = [
-            f"{estimate_text(other.by_step[step]['is_correct'])} of `{other.task_set.name}`{_gains(other, step)}"
+            f"{estimate_text(other.by_step[step][SOLVED])} of `{other.task_set.name}`{_gains(other, step)}"
             for other in others
         ]
         on = f" On sets that nothing was chosen on it solves {'; '.join(elsewhere)}." if elsewhere else ""

@@ -18,6 +18,7 @@ from arc_refinery.evaluation.statistics import budget_curve, correct
 from arc_refinery.refining.config import Arm, Refining, TaskSet
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import load_results, n_tasks_with_budget_left, turns_of
+from arc_refinery.refining.metrics import SOLVED
 from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, repair, summary, tables
 from arc_refinery.refining.report.plots import Curve, budget_plot
 from arc_refinery.refining.report.summary import EvaluatedSet
@@ -204,7 +205,7 @@ def _budget_plot(experiment: Refining, result: EvaluatedSet, x: str, files: Atta
     name, curves = result.task_set.name, {}
     for arm_name, arms in experiment.repetitions.items():
         ends = tuple(sum(turn.n_predictions for turn in arms[0].turns[:turn]) for turn in range(1, len(arms[0].turns)))
-        solved = estimate(np.array([result.arms[arm.name]["is_correct"] for arm in arms], dtype=float))
+        solved = estimate(np.array([result.arms[arm.name][SOLVED] for arm in arms], dtype=float))
         curves[arm_name] = Curve([result.curves[arm.name] for arm in arms], ends, solved)
     title = f"Tasks solved on {name} (n = {result.n} {'task' if result.n == 1 else 'tasks'})"
     filename = f"{name}-budget.png" if x == "budget" else f"{name}-budget-tokens.png"
@@ -222,7 +223,7 @@ def _budget_plot(experiment: Refining, result: EvaluatedSet, x: str, files: Atta
 def _solved_lists(result: EvaluatedSet) -> str:
     lines = []
     for arm, metrics in result.arms.items():
-        solved = [str(task_id) for task_id, value in metrics["is_correct"].items() if value]
+        solved = [str(task_id) for task_id, value in metrics[SOLVED].items() if value]
         lines.append(f"- `{arm}` ({len(solved)}): {listed(solved) or 'none'}")
     return folded("Tasks solved by each arm", "\n".join(lines))
 

@@ -40,7 +40,6 @@ def show(side: Side[Refining], set_name: str | None, task_id: str | None, number
     set_name, task_id = find(ids, set_name, task_id, side)
     results = load_results(experiment, folder, experiment.evaluation_set(set_name), [arm])
     attempts = results.attempts_of_arm(arm)
-    attempts = attempts.assign(solves=attempts["shown_solved"] & attempts["hidden_solved"])
     if task_id is None:
         task_id = str(_best_first(_last_turn(attempts))["task_id"].iloc[0]) if len(attempts) else results.task_ids[0]
     attempts = attempts[attempts["task_id"] == task_id]
@@ -69,13 +68,13 @@ def _last_turn(attempts: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_first(attempts: pd.DataFrame) -> pd.DataFrame:
-    return attempts.sort_values("solves", ascending=False, kind="stable")
+    return attempts.sort_values("solved", ascending=False, kind="stable")
 
 
 def _counts(attempts: pd.DataFrame) -> Iterator[str]:
     """Yield a line per turn: its attempts, and how many of them solve the task."""
     for turn, of_turn in attempts.groupby("turn"):
-        solving = list(map(str, np.flatnonzero(of_turn["solves"])))
+        solving = list(map(str, np.flatnonzero(of_turn["solved"])))
         line = f"turn {turn}: {len(of_turn)} attempts, {len(solving)} solve the task"
         if solving and turn == attempts["turn"].max():
             more = ", ..." if len(solving) > MOST_NUMBERS else ""

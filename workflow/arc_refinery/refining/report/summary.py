@@ -19,7 +19,7 @@ from arc_refinery.evaluation.statistics import Comparison
 from arc_refinery.refining.config import CONTROLS, Refining, TaskSet
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults
-from arc_refinery.refining.metrics import PASS_RATE
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.refining.report import tables
 from arc_refinery.reporting.markdown import folded, markdown_table, p_text, percent, points, points_text, runs_text
 
@@ -154,7 +154,7 @@ def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> st
     rows = []
     for name, arms in experiment.repetitions.items():
         budget = "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}".join(str(turn.n_predictions) for turn in arms[0].turns)
-        counts = [float(np.mean([result.arms[arm.name]["is_correct"].sum() for arm in arms])) for result in evaluated]
+        counts = [float(np.mean([result.arms[arm.name][SOLVED].sum() for arm in arms])) for result in evaluated]
         cells = [
             f"{f'{count:.1f}'.removesuffix('.0')} ({percent(count / result.n)})"
             for count, result in zip(counts, evaluated, strict=True)
@@ -177,8 +177,8 @@ def _terms(experiment: Refining) -> str:
         )
     checks = " and ".join(filter(None, [domain.shown, domain.hidden]))
     return (
-        f"Rows are *arms*, ways to spend attempts on a task{example}. A task is *solved* if its attempts are right on "
-        f"{checks}, all of them. Brackets: 95 % intervals; differences in percentage points."
+        f"Rows are *arms*, ways to spend attempts on a task{example}. A task is *solved* if one attempt is right on "
+        f"all its {checks}. Brackets: 95 % intervals; differences in percentage points."
     )
 
 

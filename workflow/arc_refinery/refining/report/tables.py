@@ -2,7 +2,7 @@
 
 A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 
-| is_correct | solved | points | 95 % interval | only first / only second | p | p corrected | detectable | supported |
+| arms | solved | points | 95 % interval | only first / only second | p | p corrected | detectable | supported |
 | `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
 """
 
@@ -33,7 +33,7 @@ from arc_refinery.refining.evaluation.results import (
     n_tasks_with_budget_left,
     tasks_with_attempts,
 )
-from arc_refinery.refining.metrics import PASS_RATE, Metric, counted, names
+from arc_refinery.refining.metrics import PASS_RATE, SOLVED, Metric, counted, names
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
     Columns,
@@ -61,7 +61,7 @@ def short_table(columns: Mapping[str, pd.DataFrame]) -> str:
         for name, metrics in columns.items()
         for cells in [
             [
-                solved_text(list(metrics["is_correct"])),
+                solved_text(list(metrics[SOLVED])),
                 *(share_text(list(metrics[metric])) for metric in (PASS_RATE, "unique outputs", "valid outputs")),
             ]
             if len(metrics)
@@ -108,14 +108,12 @@ def published_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) 
     return markdown_table(["%", *names(own)], rows)
 
 
-def comparisons(
-    experiment: Refining, set_name: str, metrics: Mapping[str, pd.DataFrame], metric: str = "is_correct"
-) -> list[Comparison]:
-    """Compare arms on a metric that is 0 or 1 per task; of repeated arms, the means over repetitions."""
+def comparisons(experiment: Refining, set_name: str, metrics: Mapping[str, pd.DataFrame]) -> list[Comparison]:
+    """Compare the tasks that arms solve; of repeated arms, the means over repetitions."""
     compared, primary = [], experiment.evaluation.primary
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
-        a, b = ([[metrics[arm.name][metric] for arm in arms] for arms in side] for side in both_sides(runs))
+        a, b = ([[metrics[arm.name][SOLVED] for arm in arms] for arms in side] for side in both_sides(runs))
         names = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
         is_primary = primary and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
         comparison = compare(names[0], names[1], run_means(a), run_means(b))
@@ -130,7 +128,7 @@ def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> st
 
 
 COMPARISON: Columns[Comparison] = {
-    "is_correct": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
+    "arms": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
     "solved": (
         lambda c: f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
         "tasks that each arm solved; of repeated arms, their mean",

@@ -130,7 +130,7 @@ class Domain(domain.Domain):
     # Metrics
 
     columns, metrics, turn_metrics = arc_metrics.SCORES, arc_metrics.METRICS, ("test_pass_rate",)
-    flags, metrics_explained = ("train_is_correct", "test_is_correct"), arc_metrics.EXPLAINED
+    flags, metrics_explained = ("train_is_correct", "test_is_correct", "solved"), arc_metrics.EXPLAINED
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
         return arc_metrics.derive(attempts)

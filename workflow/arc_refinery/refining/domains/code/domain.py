@@ -90,8 +90,8 @@ class Domain(domain.Domain):
         "- **tests passed**: share of a task's tests that an attempt passes, 0 if it has no program; **shown tests "
         "passed**, **hidden tests passed**: of those that the prompt shows, and of the others; **passes shown**: "
         "attempts that pass all shown tests.\n"
-        "- **is_correct**: tasks with an attempt that passes all tests; these are called *solved*. "
-        "**shown_is_correct**: tasks with an attempt that passes all shown tests."
+        "- **shown_is_correct**: tasks with an attempt that passes all shown tests; **solved**: tasks with one that "
+        "passes all tests."
     )
 
     # Report

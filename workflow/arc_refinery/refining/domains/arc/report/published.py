@@ -10,11 +10,11 @@ from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import mcnemar
-from arc_refinery.refining.domains.arc.metrics import COUNTED as SOLVED
-from arc_refinery.refining.domains.arc.metrics import NAMES as METRICS
+from arc_refinery.refining.domains.arc.metrics import COUNTED, NAMES
+from arc_refinery.refining.metrics import SOLVED
 from arc_refinery.reporting.markdown import markdown_table, p_text, points, share_text
 
-PUBLISHED_METRICS = tuple(metric for metric in METRICS if metric != "any code")
+PUBLISHED_METRICS = tuple(metric for metric in NAMES if metric not in ("any code", SOLVED))
 MULTI_TURN = "multi-turn-rl"
 COMPARED = (("refine-trained", "independent"), ("refine-trained", "refine-base"))
 
@@ -116,7 +116,9 @@ def section(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
         "Both had the same tasks, so the test should be paired, which requires knowing the tasks that each solved: "
         f"{gained} more would give {p_text(mcnemar(gained, 0))} (exact McNemar) if none was lost, "
         f"{p_text(mcnemar(gained + 2, 2))} if 2 were lost, and {p_text(mcnemar(gained + 10, 10))} if 10 were.",
-        "All figures of these iterations, in %, with the meanings of ours; *valid code* counts closed blocks:",
+        "All figures of these iterations, in %, with the meanings of ours; *valid code* counts closed blocks. "
+        "`is_correct` counts a task if one program is right on its train pairs and one, perhaps another, on its test "
+        "pairs; *solved* in our own tables asks for one program that is right on all:",
         markdown_table(
             ["config", "set", "arm", "attempts", "adapter", *PUBLISHED_METRICS, "source"], map(_metrics, results())
         ),
@@ -151,7 +153,7 @@ def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
 
 
 def _published_cell(arm: Published, metric: str) -> str:
-    if metric not in SOLVED:
+    if metric not in COUNTED:
         return f"{arm.percent[metric]:g} %"
     low, high = arm.interval(metric)
     return f"{arm.percent[metric]:g} % [{100 * low:.1f}, {100 * high:.1f}]"
