@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import make_prompt
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
+from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.reporting.training_samples import blocks, show
 from arc_refinery.training import samples
 from arc_refinery.training.log import Decision
@@ -107,12 +109,12 @@ def adapter(tmp_path: Path) -> Path:
     [
         (
             (None, 1, False),
-            "step 2 after rollback 1, 3 completions, mean reward 0.25; the 1 with the highest reward\n\n"
+            "step 2 after rollback 1, 3 completions, 3 distinct, mean reward 0.25; the 1 with the highest reward\n\n"
             "--- t/training-000: reward 0.5 (solved 0.5), advantage 0, ok, 3 tokens ---\nnew",
         ),
         (
             (1, 2, True),
-            "step 1, 2 completions, mean reward 0.5; the 2 with the lowest reward\n\n"
+            "step 1, 2 completions, 2 distinct, mean reward 0.5; the 2 with the lowest reward\n\n"
             "--- t/training-000: reward 0 (solved 0), advantage -0.5, ok, 3 tokens ---\none\n\n"
             "--- t/training-000: reward 1 (solved 1), advantage 0.5, ok, 3 tokens ---\ntwo",
         ),
@@ -120,6 +122,31 @@ def adapter(tmp_path: Path) -> Path:
 )
 def test_completions_of_a_step_are_shown(adapter: Path, arguments: tuple[int | None, int, bool], shown: str):
     assert show(adapter, *arguments) == f"{adapter}: {shown}"
+
+
+def test_equal_completions_are_shown_once_below_their_prompt(tmp_path: Path):
+    adapter = tmp_path / "adapters/trained"
+    sampled = [
+        completion("x", 0.0),
+        *(completion(text, 1.0) for text in "aab"),
+        completion("a", 1.0, name="t/training-001"),
+    ]
+    written = [TrainingSample(f"0/1/{number}", 0, 1, **fields) for number, fields in enumerate(sampled)]
+    records.write(adapter / "samples.parquet", TrainingSample, written, 0, {})
+
+    def titles(number: int, worst: bool = False) -> list[str]:
+        text = show(adapter, None, number, worst)
+        return [line.strip("-= ") for line in text.splitlines() if line.startswith(("---", "==="))]
+
+    facts = "reward 1 (solved 1), advantage 0.5, ok, 3 tokens"
+    a, b, other = f"t/training-000: {facts}, 2 times", f"t/training-000: {facts}", f"t/training-001: {facts}"
+    assert titles(2) == [a, other]  # of two prompts
+    assert titles(3) == [a, b, other]
+    assert titles(1, worst=True) == ["t/training-000: reward 0 (solved 0), advantage -0.5, ok, 3 tokens"]
+    prompts = [make_prompt(prompt_id=f"t/training-00{number}", text=f"text {number}\n") for number in (0, 1, 2)]
+    records.write(tmp_path / "part1/training/prompts.parquet", Prompt, prompts, 0, {})
+    assert titles(3) == ["t/training-000", a, b, "t/training-001", other]
+    assert "=== t/training-001 ===\ntext 1\n\n---" in show(adapter, None, 3, False)
 
 
 @pytest.mark.parametrize(

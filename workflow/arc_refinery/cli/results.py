@@ -192,7 +192,7 @@ class Show(Command):
 
 
 class ShowSamples(Command):
-    """Print completions of a step of GRPO, with their rewards and advantages.
+    """Print distinct completions of a step of GRPO with their prompts, rewards and advantages.
 
     Example:
         arc-refinery report samples mine/trained --step 4 --worst
@@ -200,7 +200,7 @@ class ShowSamples(Command):
 
     adapter: Annotated[config.Line, Positional]  # folder of an adapter
     step: config.PositiveInt | None = None  # optimizer step; default: the last one
-    number: config.PositiveInt = 3  # completions to print
+    number: config.PositiveInt = 3  # distinct completions to print
     worst: bool = False  # those with the lowest reward, instead of the highest
 
     def run(self) -> None:

@@ -1,13 +1,18 @@
-"""Completions that a training sampled, as text: those of a step, the best or the worst first.
+"""Completions that a training sampled, as text: the distinct ones of a step, the best or the worst first.
 
-results/demo/adapters/trained: step 40, 128 completions, mean reward 0.06; the 1 with the highest reward
+results/demo/adapters/trained: step 40, 128 completions, 61 distinct, mean reward 0.06; the 1 with the highest reward
 
---- 1a2b/training-000: reward 1 (solved 1), advantage 2.81, ok, 24 tokens ---
+=== 1a2b/training-000 ===
+<|user|>
+[...]
+
+--- 1a2b/training-000: reward 1 (solved 1), advantage 2.81, ok, 24 tokens, 5 times ---
 from common import *
 [...]
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +20,19 @@ from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
+from arc_refinery.records import Prompt, Question
 from arc_refinery.reporting.markdown import fenced, folded
 from arc_refinery.training.log import Decision
 from arc_refinery.training.samples import FILE, TrainingSample
 
 N_SHOWN = 3  # completions of the step that the guard noticed, and of the first one after
 MAX_LINES = 40  # of a completion in a report
+# In the results of an experiment: what its trainings answer
+PROMPTS = {"*/training/prompts.parquet": (Prompt, "prompt_id"), "questions/*.parquet": (Question, "question_id")}
 
 
 def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
-    """Return completions of a step, by default the last one, with their rewards; raises `InputError`."""
+    """Return distinct completions of a step, by default the last one, below their prompts; raises `InputError`."""
     path = folder / FILE
     if not path.is_file():
         raise InputError(
@@ -41,12 +49,20 @@ def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
             "batch is for several steps, they belong to the first one"
         )
     samples = _read(path, steps_of_rows, chosen)
-    shown = sorted(samples, key=lambda sample: sample.reward, reverse=not worst)[:number]
+    ranked = _ranked(samples, worst)
+    shown: dict[str, list[str]] = {}
+    for sample, times in ranked[:number]:
+        shown.setdefault(sample.name, []).append(_text(sample, times))
+    prompts = _prompts(folder, shown)
     mean = sum(sample.reward for sample in samples) / len(samples)
     again = f" after rollback {chosen[0]}" if chosen[0] else ""
-    which = f"the {len(shown)} with the {'lowest' if worst else 'highest'} reward"
-    head = f"{folder}: step {chosen[1]}{again}, {len(samples)} completions, mean reward {mean:.3g}; {which}"
-    return "\n\n".join([head, *map(_text, shown)])
+    which = f"the {min(number, len(ranked))} with the {'lowest' if worst else 'highest'} reward"
+    head = (
+        f"{folder}: step {chosen[1]}{again}, {len(samples)} completions, {len(ranked)} distinct, "
+        f"mean reward {mean:.3g}; {which}"
+    )
+    blocks = [block for name, texts in shown.items() for block in (*prompts.get(name, ()), *texts)]
+    return "\n\n".join([head, *blocks])
 
 
 def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
@@ -85,6 +101,32 @@ def _read(path: Path, steps_of_rows: NDArray[np.int64], step: tuple[int, int]) -
     return list(records.read(path, TrainingSample, (steps_of_rows == step).all(axis=1)))
 
 
+def _ranked(samples: Sequence[TrainingSample], worst: bool) -> list[tuple[TrainingSample, int]]:
+    """Return distinct completions, the best or the worst first, and how often each occurs.
+
+    Of equal rewards, every prompt has one before any has two.
+    """
+    equal: dict[tuple[str, str], list[TrainingSample]] = {}
+    for sample in samples:
+        equal.setdefault((sample.name, _body(sample)), []).append(sample)
+    ranks, n_before = [], Counter[tuple[str, float]]()
+    for first, *_ in equal.values():
+        ranks.append((first.reward if worst else -first.reward, n_before[first.name, first.reward]))
+        n_before[first.name, first.reward] += 1
+    order = sorted(zip(ranks, equal.values(), strict=True), key=lambda entry: entry[0])
+    return [(alike[0], len(alike)) for _, alike in order]
+
+
+def _prompts(folder: Path, names: Collection[str]) -> dict[str, list[str]]:
+    """Return a block for each prompt or question that is in the results around an adapter, by its id."""
+    blocks: dict[str, list[str]] = {}
+    for pattern, (cls, column) in PROMPTS.items():
+        for path in sorted(folder.resolve().parents[1].glob(pattern)):
+            rows = records.columns(path, cls, [column, "text"], names).to_pylist()
+            blocks |= {row[column]: [f"=== {row[column]} ===\n{row['text'].strip()}"] for row in rows}
+    return blocks
+
+
 def _title(sample: TrainingSample) -> str:
     terms = ", ".join(f"{value.term} {value.value:.3g}" for value in sample.terms)
     facts = [
@@ -101,8 +143,8 @@ def _body(sample: TrainingSample) -> str:
     return "\n".join(span.text if span.is_sampled else f"[{span.text}]" for span in sample.spans)
 
 
-def _text(sample: TrainingSample) -> str:
-    return f"--- {_title(sample)} ---\n{_body(sample)}"
+def _text(sample: TrainingSample, times: int) -> str:
+    return f"--- {_title(sample)}{f', {times} times' if times > 1 else ''} ---\n{_body(sample)}"
 
 
 def _fenced(sample: TrainingSample) -> str:
