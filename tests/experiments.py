@@ -53,11 +53,6 @@ REFINING: dict[str, Changes] = {
         "training.grpo.num_generations": 8,
         "training.grpo.branches": 2,
     },
-    "a teacher": {
-        "training.select": None,
-        "training.grpo.advantage": "teacher",
-        "training.grpo.scale_rewards": "none",
-    },
     "a probe": {"training.select": {"probe": 4, "min_pass_rate": 0.1, "max_pass_rate": 0.9, "min_mixed": 0.3}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},

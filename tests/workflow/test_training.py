@@ -112,7 +112,6 @@ def check_refilled(
     [
         (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
         (f"--lora-path {SFT} --refill 2", "training/prompts.parquet"),
-        ("--advantage teacher --scale-rewards none --include-errors", "training/prompts.parquet"),
         (
             "--rollout on-policy --include-errors --beta 0.02 --n-heldout 3 --advantage others --scale-rewards none",
             "turn1/prompts.parquet",
@@ -127,7 +126,7 @@ def check_refilled(
             "turn1/prompts.parquet",
         ),
     ],
-    ids=["after sft", "refilled", "a teacher", "on-policy", "branches", "two steps at once"],
+    ids=["after sft", "refilled", "on-policy", "branches", "two steps at once"],
 )
 def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     finished: Checkout, tmp_path: Path, flags: str, prompts: str
@@ -173,11 +172,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         check_refilled(log[dict][::n_steps], samples)
     for group in (kept[start : start + 4] for kept in samples.values() for start in range(0, len(kept), 4)):
         mean = fmean(sample.reward for sample in group)
-        if "--advantage teacher" in flags:
-            assert all(len(sample.advantages) == 1 for sample in group)
-            assert any(sample.advantages[0] for sample in group if not sample.solved)
-            assert not any(sample.advantages[0] for sample in group if sample.solved)
-        elif "--advantage others" in flags:
+        if "--advantage others" in flags:
             check_second_turns(group)
         elif "--branches" in flags:
             check_branches(group)

@@ -24,7 +24,6 @@ from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 # Advantages (training/advantages.py): of a completion, and of the turns of an episode
 GROUP, LEAVE_ONE_OUT, BEST_OF = "group", "leave-one-out", "best-of-"
 GAIN, OTHERS, SIBLINGS = OF_TURNS = "gain", "others", "siblings"
-TEACHER, PLACEBO_TEACHER = OF_TOKENS = "teacher", "placebo-teacher"  # (refining/teacher.py)
 ADVANTAGE = "def advantage(group):"  # first line of a function of the user
 
 
@@ -39,8 +38,7 @@ class PolicyGradient(Optimizer):
         "diversity (Walder and Karkhanis 2025); for on-policy turns, from turn 2 on, `gain`: the reward of the answer "
         "that it refines, `others`: the mean of the group's other episodes that have this turn (also for tool use), "
         "`siblings`: that of the episodes with the same first answer (`branches`); or `file.py:name`, a function of "
-        "your own. `teacher` reads no reward: the model that has read the feedback on a wrong completion says how "
-        "likely each of its tokens is (SDPO, Hübotter et al. 2026); `placebo-teacher` reads that on another task's.",
+        "your own.",
     )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
@@ -153,11 +151,6 @@ class PolicyGradient(Optimizer):
         return (OTHERS,)
 
     @property
-    def token_advantages(self) -> tuple[str, ...]:
-        """Advantages of tokens that completions can have."""
-        return ()
-
-    @property
     def n_branches(self) -> int:
         """Consecutive episodes of a group that have the same first answer."""
         return 1
@@ -251,10 +244,8 @@ class PolicyGradient(Optimizer):
             return self
         if name in OF_TURNS and name not in self.turn_advantages and hasattr(self, "rollout"):
             raise ValueError(f"advantage `{name}` is for refining in several turns: set rollout to `on-policy`")
-        if name in OF_TOKENS and name not in self.token_advantages and hasattr(self, "rollout"):
-            raise ValueError(f"advantage `{name}` is for one answer to each prompt: set rollout to `prepared`")
-        if self.own_advantage is None and name not in self.turn_advantages + self.token_advantages:
-            others = OF_TURNS + OF_TOKENS if hasattr(self, "rollout") else self.turn_advantages
+        if self.own_advantage is None and name not in self.turn_advantages:
+            others = OF_TURNS if hasattr(self, "rollout") else self.turn_advantages
             names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", *others])
             raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
         if self.scale_rewards != "none":

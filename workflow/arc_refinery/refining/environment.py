@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import Lengths
-from arc_refinery.config.grpo import OF_TOKENS, PLACEBO_TEACHER
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.refining.config import Grpo, History
@@ -13,7 +12,6 @@ from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.refill import Refill, Rollout, answer_once
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 from arc_refinery.refining.scoring import Scorer
-from arc_refinery.refining.teacher import INTRODUCTION, Teacher
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.training.environment import TrainingData
@@ -42,8 +40,7 @@ class RefineEnvironment:
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
 
     def identity(self) -> dict[str, Any]:
-        teacher = {"teacher": INTRODUCTION} if self.training.advantage in OF_TOKENS else {}
-        return teacher | {
+        return {
             "template": self.domain.texts(self.wording),
             "form": self.form,
             "history": self.history,
@@ -88,15 +85,4 @@ class RefineEnvironment:
                 group=self.training.num_generations,
                 seed=self.seed,
             )
-        teacher: Teacher | None = None
-        if self.training.advantage in OF_TOKENS:
-            teacher = Teacher(
-                domain=self.domain,
-                prompts=self.prompts,
-                scorer=scorer,
-                wording=self.wording,
-                include_errors=self.include_errors,
-                max_tokens=self.lengths.longest_prompt,
-                is_placebo=self.training.advantage == PLACEBO_TEACHER,
-            )
-        return Trainer(self.training, scorer, teacher, rollout_func=rollout, **arguments)
+        return Trainer(self.training, scorer, rollout_func=rollout, **arguments)

@@ -46,7 +46,6 @@ class Scorer:
         self.needs_parents = improvement in functions or None in functions
         self.scored: list[ScoredCompletion] = []
         self.terms: dict[str, list[float]] = {}
-        self.attempted: Sequence[ScoredAttempt] = ()  # the completions of the last call
         self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
 
     def __call__(
@@ -67,7 +66,6 @@ class Scorer:
         prompts = [self.prompts[index] for index in prompt_index]
         texts = [completion[0]["content"] for completion in completions]
         attempts = attempt or self.attempts(prompt_index, texts, completion_ids, episode)
-        self.attempted = attempts
         values = self.reward.values(attempts) if terms is None else by_term(terms)
         self.terms = values
         rewards = self.rewards(values)

@@ -47,8 +47,7 @@ def symptom(steps: Sequence[LoggedStep], guard: Guard) -> Symptom | None:
         if value > limit:
             return Symptom(last, criterion, value, limit)
     zero_variance = _mean(recent, "share/zero_variance")
-    has_teacher = _mean(recent, "teacher/share") > 0  # completions that earn the same can teach
-    if zero_variance > guard.max_zero_variance and _mean(recent, "share/solved") < 0.5 and not has_teacher:
+    if zero_variance > guard.max_zero_variance and _mean(recent, "share/solved") < 0.5:
         return Symptom(last, "zero_variance", zero_variance, guard.max_zero_variance)
     if len(before) >= guard.window:
         value, limit = _mean(recent, "reward"), guard.min_reward * _mean(before, "reward")

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import set_seed
 from trl import GRPOTrainer
-from trl.trainer.utils import RepeatSampler, pad
+from trl.trainer.utils import RepeatSampler
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.config.grpo import GROUP, OF_TURNS
@@ -41,7 +41,6 @@ from arc_refinery.training.whole_step import SharesSteps
 logger = logging.getLogger(__name__)
 
 OfTurns = Callable[[Group], list[list[float]]]  # a group -> advantages of each completion, one or one per turn
-Contexts = Callable[[Any], list[list[int] | None]]  # trainer -> what a teacher reads before each completion, or None
 
 TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
@@ -89,14 +88,11 @@ class PromptOrder(Sampler[int]):
 class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
     _buffered_inputs: Any  # TRL's: the passes of a step
 
-    def __init__(
-        self, settings: PolicyGradient, scorer: Rewarder, teacher: Contexts | None = None, **arguments: Any
-    ) -> None:
+    def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
         super().__init__(reward_funcs=scorer, **arguments)
         self.settings = settings
         self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
-        self.teacher = teacher
         self.samples: Samples | None = None  # keeps what is sampled in training
         self.rows: list[dict[str, Any]] = []  # the current batch of prompts in this process
         self._completion_ids: list[list[int]] = []  # their completions, with what is between the turns of each
@@ -236,17 +232,13 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         own = slice(processes.index() * len(inputs), (processes.index() + 1) * len(inputs))
         if self._of_turns:
             scored["advantages"] = self._advantages_of_turns(scored, self._of_turns, own)
-        elif self.teacher:
-            scored["advantages"] = self._advantages_of_tokens(scored, self.teacher)
         elif self.settings.advantage != GROUP:  # which is TRL's
             advantages = of_completions(rewards, self.settings)
             scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
         is_kept = torch.tensor([not completion.failed for completion in self.scorer.scored])
-        if self.teacher:
-            is_kept &= scored["advantages"].any(1).cpu()
         if self.settings.drop_zero_variance:
             differ = rewards != rewards[:, :1]
-            if self._of_turns or self.teacher:  # equal rewards can teach what a turn gains
+            if self._of_turns:  # equal rewards can teach what a turn gains
                 teaches = processes.gather(scored["advantages"].reshape(len(inputs), -1).any(1).tolist())
                 differ |= torch.tensor(teaches).view(rewards.shape)
             is_kept &= differ.any(1, keepdim=True).expand_as(rewards).flatten()[own]
@@ -280,38 +272,6 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             by_token[row, : len(numbers)] = by_token.new_tensor([0.0, *every])[numbers]
         return by_token
 
-    @torch.no_grad()
-    def _advantages_of_tokens(self, scored: Mapping[str, Tensor], teacher: Contexts) -> Tensor:
-        """Return how much likelier each token is to the teacher, in nats: (rows, tokens); 0 without a teacher."""
-        contexts = teacher(self)
-        read = [
-            ids[mask.bool()].tolist() for ids, mask in zip(scored["prompt_ids"], scored["prompt_mask"], strict=True)
-        ]
-        ids, is_token = scored["completion_ids"], scored["completion_mask"]
-        advantages = torch.zeros_like(ids, dtype=torch.float32)
-        rows = [row for row, context in enumerate(contexts) if context is not None]
-        if rows:
-
-            def log_probs(texts: Sequence[Sequence[int] | None]) -> Tensor:
-                before = [torch.tensor(texts[row], device=ids.device) for row in rows]
-                read_ids = pad(before, self.processing_class.pad_token_id, "left")
-                read_mask = pad([torch.ones_like(text) for text in before], 0, "left")
-                values: Tensor = self._get_per_token_logps_and_entropies(
-                    self.model,
-                    torch.cat([read_ids, ids[rows]], 1),
-                    torch.cat([read_mask, is_token[rows]], 1),
-                    logits_to_keep=ids.shape[1],
-                )[0]
-                return values
-
-            advantages[rows] = (log_probs(contexts) - log_probs(read)).float() * is_token[rows]
-        metrics = self._metrics["train" if self.model.training else "eval"]
-        metrics["teacher/share"].append(len(rows) / len(contexts))
-        n_tokens = int(is_token[rows].sum())
-        if n_tokens:
-            metrics["teacher/gap"].append(float(advantages.sum()) / n_tokens)
-        return advantages
-
     def _samples(self, scored: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return what is kept of each completion of this process: fields of `TrainingSample`."""
         samples = []
@@ -326,7 +286,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                     "solved": completion.solved,
                     "reward": float(completion.reward),
                     "terms": tuple(TermValue(term, float(values[row])) for term, values in self.scorer.terms.items()),
-                    "advantages": _by_turn(scored["advantages"][row], completion.turns, len(ids)),
+                    "advantages": _by_turn(scored["advantages"][row], completion.turns),
                     "sampler_logprob": self._mean(scored.get("sampling_per_token_logps"), row, is_sampled),
                     "trainer_logprob": None
                     if completion.truncated and self.settings.mask_truncated_completions  # TRL does not read it
@@ -374,13 +334,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
             self._metrics["train"]["sampling/sampling_logp_difference/mean"].append(total / n_tokens)
 
 
-def _by_turn(advantages: Tensor, turns: Sequence[int], n_tokens: int) -> tuple[float, ...]:
-    """Return the advantage of each turn, or of all; `advantages` is that of a completion, or of each of its tokens.
-
-    Without turns, the tokens of a completion differ: their mean.
-    """
+def _by_turn(advantages: Tensor, turns: Sequence[int]) -> tuple[float, ...]:
+    """Return the advantage of each turn, or of all; `advantages` is that of a completion, or of each of its tokens."""
     if not advantages.dim():
         return (advantages.item(),)
-    if not turns:
-        return (advantages[:n_tokens].mean().item(),)
     return tuple(advantages[turns.index(turn)].item() for turn in sorted({*turns} - {0}))

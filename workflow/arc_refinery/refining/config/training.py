@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, NonNegativeInt, PositiveInt, Share, Strict
-from arc_refinery.config.grpo import GAIN, OF_TOKENS, OF_TURNS, SIBLINGS, PolicyGradient
+from arc_refinery.config.grpo import GAIN, OF_TURNS, SIBLINGS, PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
 from arc_refinery.config.training import Methods, Run
@@ -107,10 +107,6 @@ class Grpo(PolicyGradient):
         return () if self.answers_once else OF_TURNS
 
     @property
-    def token_advantages(self) -> tuple[str, ...]:
-        return OF_TOKENS if self.answers_once else ()
-
-    @property
     def n_branches(self) -> int:
         return self.branches
 
@@ -136,8 +132,6 @@ class Grpo(PolicyGradient):
             )
         if self.refill:
             raise ValueError(f"n_processes = {n}: refill is not supported yet; set it to 0")
-        if self.advantage in OF_TOKENS:
-            raise ValueError(f"n_processes = {n}: advantage `{self.advantage}` is not supported yet; set it to `group`")
         if self.rollout == "on-policy":
             raise ValueError(f"n_processes = {n}: rollout `on-policy` is not supported yet; set it to `prepared`")
         if self.steps_per_generation > 1:
@@ -156,7 +150,7 @@ class Grpo(PolicyGradient):
 
     @model_validator(mode="after")
     def _groups_can_be_refilled(self) -> "Grpo":
-        if self.refill and self.advantage in (GAIN, *OF_TOKENS):
+        if self.refill and self.advantage == GAIN:
             raise ValueError(
                 f"refill with advantage `{self.advantage}`: completions with equal rewards can teach, too; set refill "
                 "to 0"
