@@ -35,7 +35,7 @@ def advantages_of_turns(rewards: Sequence[float], parents: Sequence[Sequence[flo
     if name == "group":
         mean = float(np.mean(rewards))
         return [[reward - mean] * (1 + len(refined)) for reward, refined in zip(rewards, parents, strict=True)]
-    return of_turns(group_of(rewards, parents), name)
+    return of_turns(group_of(rewards, parents))
 
 
 def settings(**changes: object) -> PolicyGradient:
@@ -70,7 +70,7 @@ def gradients(of_second: float, advantages: list[list[list[float]]]) -> tuple[np
 
 
 @pytest.mark.parametrize("of_second", [1.0, 2.0])
-@pytest.mark.parametrize("name", ["group", "gain", "others"])
+@pytest.mark.parametrize("name", ["group", "others"])
 def test_every_advantage_has_the_exact_gradient_as_its_mean(name: str, of_second: float):
     first, _, rewards = episodes(of_second)
     parents = [[[] if is_first else [0.0] for is_first in group] for group in first]
@@ -96,31 +96,6 @@ def test_rewards_normalised_turn_by_turn_have_another_mean(of_second: float):
     assert of_second == 1.0 or mean[0] * exact(of_second)[0] < 0, "even the wrong sign"
 
 
-def test_groups_that_branch_have_the_exact_gradient_as_their_mean():
-    uniform = np.random.default_rng(0).random((2, N_EPISODES // GROUP, GROUP))
-    first = np.repeat(uniform[0, :, ::2] < P, 2, axis=1)  # two episodes begin with the same answer
-    second = uniform[1] < Q
-    gradient = np.zeros((2, len(first)))
-    for index, (is_first, is_second) in enumerate(zip(first, second, strict=True)):
-        parents = [[] if answer else [0.0] for answer in is_first]
-        group = group_of([float(answer) for answer in is_first | is_second], parents)
-        for own, answer, refined in zip(of_turns(group, "siblings", 2), is_first, is_second, strict=True):
-            gradient[0, index] += own[0] * (answer - P)
-            gradient[1, index] += 0.0 if answer else own[1] * (refined - Q)
-    gradient /= GROUP - 1  # of GROUP episodes, each times 1 - 1 / GROUP
-    mean, error = gradient.mean(1), gradient.std(1) / len(first) ** 0.5
-    assert (np.abs(mean - exact(1.0)) < 4 * error).all()
-    assert (error < 0.01).all()
-
-
-def test_advantages_of_branches_by_hand():
-    # two first answers, each refined twice: one earns 1 and 0, the other 0.5 and 0.5
-    group = group_of([1.0, 0.0, 0.5, 0.5], [[0.0], [0.0], [0.25], [0.25]])
-    assert of_turns(group, "siblings", 2) == [[0.0, 0.75], [0.0, -0.75], [0.0, 0.0], [0.0, 0.0]]
-    solved = group_of([1.0, 1.0, 0.5, 0.0], [[], [], [0.25], [0.25]])
-    assert of_turns(solved, "siblings", 2) == [[0.5625], [0.5625], [-0.5625, 0.375], [-0.5625, -0.375]]
-
-
 def test_what_turns_earn_counts_from_there_on():
     # a turn with a faulty call costs 1, a right answer earns 4
     def episode(*earned: float) -> ScoredCompletion:
@@ -128,7 +103,7 @@ def test_what_turns_earn_counts_from_there_on():
         return ScoredCompletion([7], False, sum(earned), "", True, "sums/7", turns, earned=earned)
 
     group = [episode(4.0), episode(-1.0, 4.0), episode(-1.0, 0.0), episode(0.0, -1.0, 4.0)]
-    assert of_turns(group, "others") == [
+    assert of_turns(group) == [
         [1.75],
         [0.75, (4 - 1.5) * 3 / 4],
         [-3.25, (0 - 3.5) * 3 / 4],
@@ -139,25 +114,20 @@ def test_what_turns_earn_counts_from_there_on():
 def test_an_episode_that_failed_counts_nowhere():
     group = group_of([1.0, 0.5, 0.0], [[], [0.0], [0.0]])
     failed = replace(group_of([7.0], [[0.0]])[0], failed=True)
-    alone = of_turns(group, "others")
-    with_failed = of_turns([*group, failed], "others")
+    alone = of_turns(group)
+    with_failed = of_turns([*group, failed])
     assert with_failed[3] == [0.0, 0.0]
     assert with_failed[:3] == alone
     # 1, 0, 0.3 and a failed one: the first turn is worth 1 - 1.3 / 3, the second 2 / 3 of 1 - (0 + 0.3) / 2
     unsolved = group_of([1.0, 0.0, 0.3], [[0.0]] * 3)
-    assert of_turns([*unsolved, failed], "others")[0] == pytest.approx([17 / 30, 17 / 30])
+    assert of_turns([*unsolved, failed])[0] == pytest.approx([17 / 30, 17 / 30])
 
 
 def test_advantages_of_turns_by_hand():
-    # three episodes: right at once; a second answer that earns 0.5 after 0.25; three answers, the last one wrong
-    rewards, parents = [1.0, 0.5, 0.0], [[], [0.25], [0.0, 0.1]]
-    assert advantages_of_turns(rewards, parents, "gain") == [
-        [0.5],
-        [0.0, pytest.approx(0.25 * 2 / 3)],
-        [-0.5, 0.0, pytest.approx(-0.1 * 2 / 3)],
-    ]
+    # three episodes: right at once; a second answer that earns 0.5; three answers, the last one wrong
+    episodes = group_of([1.0, 0.5, 0.0], [[], [0.25], [0.0, 0.1]])
     # the last turn has no others, so it is compared with both
-    assert advantages_of_turns(rewards, parents, "others") == [
+    assert of_turns(episodes) == [
         [0.5],
         [0.0, pytest.approx(0.5 * 2 / 3)],
         [-0.5, pytest.approx(-0.5 * 2 / 3), pytest.approx(-0.75 * 2 / 3)],
@@ -165,14 +135,13 @@ def test_advantages_of_turns_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("p", "q", "group", "least", "most"),
-    [(0.3, 0.6, 16, "others", "gain"), (0.3, 0.6, 4, "gain", "others"), (0.8, 0.1, 4, "group", "gain")],
+    ("p", "q", "group", "least"), [(0.3, 0.6, 16, "others"), (0.3, 0.6, 4, "group"), (0.8, 0.1, 4, "group")]
 )
-def test_which_has_the_least_noise_depends_on_the_policy(p: float, q: float, group: int, least: str, most: str):
+def test_which_has_the_least_noise_depends_on_the_policy(p: float, q: float, group: int, least: str):
     uniform = np.random.default_rng(1).random((2, 1000, group))
     first, second = uniform[0] < p, uniform[1] < q
     noise = {}
-    for name in ("group", "gain", "others"):
+    for name in ("group", "others"):
         gradient = np.zeros(len(first))
         for index, (is_first, is_second) in enumerate(zip(first, second, strict=True)):
             rewards = [float(answer) for answer in is_first | is_second]
@@ -181,7 +150,7 @@ def test_which_has_the_least_noise_depends_on_the_policy(p: float, q: float, gro
                 own[1] * (answer - q) for own, answer in zip(turns, is_second, strict=True) if len(own) == 2
             )
         noise[name] = gradient.std()
-    assert (min(noise, key=noise.__getitem__), max(noise, key=noise.__getitem__)) == (least, most)
+    assert min(noise, key=noise.__getitem__) == least
 
 
 # ---- of completions ----

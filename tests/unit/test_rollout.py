@@ -122,21 +122,6 @@ def test_episodes_of_a_batch_go_on_apart(tokenizer: Any, executor: Executor) -> 
     assert [episode.completion_ids[-2:] for episode in episodes[1::2]] == [[7, end], [8, end]]
 
 
-def test_episodes_that_branch_share_their_first_answer(tokenizer: Any, executor: Executor) -> None:
-    end = tokenizer.eos_token_id
-    right, wrong = [*ids_of(tokenizer, RIGHT), end], [*ids_of(tokenizer, WRONG), end]
-    sampling = Sampling(tokenizer, asked().conversation, [wrong, right], [[7, end], [8, end]])
-    sampling.rows *= 2
-    episodes = play(sampling, executor, branches=2)
-    assert [len(prompts) for prompts in sampling.prompts_seen] == [2, 2]
-    assert [len(episode.grades) for episode in episodes] == [2, 2, 1, 1]
-    assert [episode.completion_ids[: len(wrong)] for episode in episodes[:2]] == [wrong, wrong]
-    assert [episode.completion_ids[-2:] for episode in episodes[:2]] == [[7, end], [8, end]]
-    held_out = Sampling(tokenizer, asked().conversation, [wrong, right, right, right], [[7, end]])
-    held_out.model.training = False
-    assert [len(episode.grades) for episode in play(held_out, executor, branches=2)] == [2, 1, 1, 1]
-
-
 # More than two answers
 
 ASKED = f"<|user|>{PROMPT.messages[0]['content']}<|assistant|>"

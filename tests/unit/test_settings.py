@@ -48,7 +48,6 @@ from arc_refinery.tool_use.config import ToolGrpo, ToolUse
 VALUES: dict[str, list[Any]] = {
     "advantage": ["best-of-2", "group"],
     "adapter": ["sft", "none"],
-    "branches": [4],
     "arms": [["refine-base", "independent"]],
     "colors": [[f"colour-{n}" for n in range(10)]],
     "compare": [["small", "other"]],
@@ -194,7 +193,6 @@ MODEL = ModelConfig(path="model", window=1024)
 # Keys of a training that no library is given, and the modules that read them
 READ_IN_TRAINING = {
     "advantage": "training/trainer.py",
-    "branches": "refining/environment.py",
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
     "kv_cache_gb": "training/vllm_backend.py",

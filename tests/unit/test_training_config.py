@@ -46,10 +46,6 @@ def words(text: str) -> set[str]:
         ({"advantage": "best-of-04"}, "advantage best-of-4"),
         ({"advantage": "leave-one-out"}, "advantage `leave-one-out` scale_rewards `none`"),
         (
-            {"refill": 1, "advantage": "gain", "rollout": "on-policy", "scale_rewards": "none"},
-            "refill advantage `gain` 0",
-        ),
-        (
             {
                 "advantage": "others",
                 "rollout": "on-policy",
@@ -59,15 +55,9 @@ def words(text: str) -> set[str]:
             "advantage `others` importance_sampling_level `token`",
         ),
         ({"refill": 1, "trl": {"log_completions": True}}, "refill trl.log_completions"),
-        ({"advantage": "best"}, "advantage group leave-one-out best-of-4 gain others siblings"),
-        ({"advantage": "gain"}, "advantage `gain` rollout `on-policy`"),
+        ({"advantage": "best"}, "advantage group leave-one-out best-of-4 others"),
+        ({"advantage": "others"}, "advantage `others` rollout `on-policy`"),
         ({"advantage": "others", "rollout": "on-policy"}, "advantage `others` scale_rewards `none`"),
-        ({"advantage": "siblings", "rollout": "on-policy", "scale_rewards": "none"}, "branches 1 `siblings` 2"),
-        ({"branches": 4}, "branches 4 advantage `group` `siblings`"),
-        (
-            {"branches": 5, "advantage": "siblings", "rollout": "on-policy", "scale_rewards": "none"},
-            "branches 5 num_generations 32",
-        ),
         ({"advantage": "mine.py:own"}, "advantage `mine.py:own` scale_rewards `none`"),
         ({"loss_type": "dapo", "importance_sampling_level": "sequence"}, "importance_sampling_level loss_type dapo"),
         ({"loss_type": "luspo"}, "loss_type `luspo` importance_sampling_level"),

@@ -84,16 +84,6 @@ def check_second_turns(group: list[TrainingSample]) -> None:
         assert sample.advantages[1] == pytest.approx(3 / 4 * (sample.reward - fmean(others)), abs=1e-6)
 
 
-def check_branches(group: list[TrainingSample]) -> None:
-    """Two episodes begin with the same answer; a later turn is compared with the other one of its pair."""
-    for pair, others in ((group[:2], group[2:]), (group[2:], group[:2])):
-        assert pair[0].spans[0] == pair[1].spans[0]
-        worth = fmean(sample.reward for sample in pair) - fmean(sample.reward for sample in others)
-        for sample, sibling in (pair, pair[::-1]):
-            later = [3 / 4 * (sample.reward - sibling.reward)] * (len(sample.advantages) - 1)
-            assert list(sample.advantages) == pytest.approx([3 / 4 * worth, *later], abs=1e-6)
-
-
 def check_refilled(
     steps: Sequence[Mapping[str, float]], samples: Mapping[tuple[int, int], list[TrainingSample]]
 ) -> None:
@@ -117,16 +107,12 @@ def check_refilled(
             "turn1/prompts.parquet",
         ),
         (
-            "--rollout on-policy --include-errors --advantage siblings --branches 2 --scale-rewards none",
-            "turn1/prompts.parquet",
-        ),
-        (
             "--rollout on-policy --include-errors --steps-per-generation 2 --scale-rewards none --refill 1 "
             "--advantage examples/advantages.py:above_the_mean",
             "turn1/prompts.parquet",
         ),
     ],
-    ids=["after sft", "refilled", "on-policy", "branches", "two steps at once"],
+    ids=["after sft", "refilled", "on-policy", "two steps at once"],
 )
 def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     finished: Checkout, tmp_path: Path, flags: str, prompts: str
@@ -174,8 +160,6 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         mean = fmean(sample.reward for sample in group)
         if "--advantage others" in flags:
             check_second_turns(group)
-        elif "--branches" in flags:
-            check_branches(group)
         elif "above_the_mean" in flags:
             expected = [pytest.approx((max(0.0, sample.reward - mean),), abs=1e-6) for sample in group]
             assert [sample.advantages for sample in group] == expected

@@ -21,9 +21,8 @@ from arc_refinery.config.lora import Optimizer
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
-# Advantages (training/advantages.py): of a completion, and of the turns of an episode
-GROUP, LEAVE_ONE_OUT, BEST_OF = "group", "leave-one-out", "best-of-"
-GAIN, OTHERS, SIBLINGS = OF_TURNS = "gain", "others", "siblings"
+# Advantages (training/advantages.py): of a completion, and, the last one, of the turns of an episode
+GROUP, LEAVE_ONE_OUT, BEST_OF, OTHERS = "group", "leave-one-out", "best-of-", "others"
 ADVANTAGE = "def advantage(group):"  # first line of a function of the user
 
 
@@ -35,10 +34,8 @@ class PolicyGradient(Optimizer):
         description="What a completion's reward is compared with (docs/methods.md). `group`: the mean of its group "
         "(GRPO, Shao et al. 2024); `leave-one-out`: that of the group's other completions (RLOO, Ahmadian et al. "
         "2024); `best-of-4`, or another number: counts what it adds to the best of so many, which leaves room for "
-        "diversity (Walder and Karkhanis 2025); for on-policy turns, from turn 2 on, `gain`: the reward of the answer "
-        "that it refines, `others`: the mean of the group's other episodes that have this turn (also for tool use), "
-        "`siblings`: that of the episodes with the same first answer (`branches`); or `file.py:name`, a function of "
-        "your own.",
+        "diversity (Walder and Karkhanis 2025); `others`, for on-policy turns and tool use: from turn 2 on, the mean "
+        "of the group's other episodes that have this turn; or `file.py:name`, a function of your own.",
     )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
@@ -146,16 +143,6 @@ class PolicyGradient(Optimizer):
         return False
 
     @property
-    def turn_advantages(self) -> tuple[str, ...]:
-        """Advantages of turns that episodes can have."""
-        return (OTHERS,)
-
-    @property
-    def n_branches(self) -> int:
-        """Consecutive episodes of a group that have the same first answer."""
-        return 1
-
-    @property
     def own_advantage(self) -> OwnCode | None:
         return OwnCode.parse(self.advantage)
 
@@ -242,11 +229,10 @@ class PolicyGradient(Optimizer):
                     f"advantage `{name}`: expected a number from 2 to num_generations = {self.num_generations}"
                 )
             return self
-        if name in OF_TURNS and name not in self.turn_advantages and hasattr(self, "rollout"):
+        if name == OTHERS and self.answers_once:
             raise ValueError(f"advantage `{name}` is for refining in several turns: set rollout to `on-policy`")
-        if self.own_advantage is None and name not in self.turn_advantages:
-            others = OF_TURNS if hasattr(self, "rollout") else self.turn_advantages
-            names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", *others])
+        if self.own_advantage is None and name != OTHERS:
+            names = ", ".join([GROUP, LEAVE_ONE_OUT, f"{BEST_OF}4", OTHERS])
             raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
         if self.scale_rewards != "none":
             raise ValueError(f"advantage `{name}` is not divided by a deviation: set scale_rewards to `none`")

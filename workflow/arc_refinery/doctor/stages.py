@@ -203,7 +203,6 @@ def _train(
             "steps_per_generation": min(settings.steps_per_generation, 2),
             "num_generations": 4 * n_processes,
             "prompts_per_step": 1,
-            **({"branches": 2} if settings.n_branches > 1 else {}),
             "gradient_accumulation_steps": 2 * n_processes,
             "advantage": f"{BEST_OF}{min(settings.best_of, 4)}" if settings.best_of else settings.advantage,
             "n_heldout": min(settings.n_heldout, 2),

@@ -74,7 +74,6 @@ class RefineEnvironment:
                 history=self.history,
                 max_tokens=self.lengths.longest_prompt,
                 mask_truncated=self.training.mask_truncated_completions,
-                branches=self.training.branches,
             )
         if self.training.refill:
             rollout = Refill(

@@ -145,7 +145,6 @@ class OnPolicyTurns:
     history: History
     max_tokens: int  # length of the longest prompt that leaves room for an answer
     mask_truncated: bool
-    branches: int = 1  # consecutive episodes of a group that continue the same first answer
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
         conversations = [self.prompts[row["prompt_index"]] for row in trainer.rows]
@@ -165,10 +164,7 @@ class OnPolicyTurns:
     ) -> list[OnPolicyEpisode]:
         continuation = Continuation(trainer.processing_class, trainer.eos_token_ids)
         episodes = [_Episode(prompt, ids, ids) for prompt, ids in zip(prompts, prompt_ids, strict=True)]
-        branches = self.branches if trainer.model.training else 1
-        self._sample(episodes[::branches], trainer)
-        for index, episode in enumerate(episodes):
-            episode.turns = list(episodes[index - index % branches].turns)
+        self._sample(episodes, trainer)
         running = episodes
         for _ in range(self.n_turns - 1):
             running = [episode for episode in running if self._continue(episode, continuation)]

@@ -2,13 +2,8 @@
 
 An episode of several turns has one reward, that of its last answer, and ends with its first solved one. So what a turn
 could still earn depends on the answers before it: a wrong second answer should not be measured against episodes that
-the first answer had solved. From turn 2 on, the reward is compared with a baseline that knows the turn, but not its
-answer:
-
-    gain       the reward of the answer that the turn refines
-    others     the mean of the group's other episodes that have this turn; if none has, of all others
-    siblings   the mean of the other episodes that began with the same first answer; the first turn is worth the mean
-               of the episodes that began with it, compared with those that began with other answers
+the first answer had solved. With `others`, from turn 2 on, the reward is compared with the mean of the group's other
+episodes that have this turn; if none has, of all others. This baseline knows the turn, but not its answer.
 
 Such a baseline changes the variance of the policy gradient, not its mean (Williams 1992; Greensmith
 et al. 2004). Rewards that are normalised over the episodes that have a turn, and then summed over turns, do change the
@@ -23,7 +18,6 @@ import torch
 from torch import Tensor
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.config.grpo import GAIN, SIBLINGS
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction, number_in
 from arc_refinery.training.step_metrics import ScoredCompletion
@@ -65,8 +59,8 @@ def best_of_k_credit(rewards: Sequence[float], k: int) -> list[float]:
     return credit
 
 
-def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
-    """Return `gain`, `others` or `siblings` of each turn of each episode of a group.
+def of_turns(group: Group) -> list[list[float]]:
+    """Return `others` of each turn of each episode of a group.
 
     GRPO compares a completion with the mean of its group, itself included, which shortens the gradient by 1 - 1 / n. So
     is it here, for all turns. An episode that failed counts nowhere, not in n either.
@@ -78,25 +72,12 @@ def of_turns(group: Group, name: str, branches: int = 1) -> list[list[float]]:
         if episode.failed:
             advantages.append([0.0] * episode.n_turns)
             continue
-        first = index - index % branches
-        siblings = group[first : first + branches]
-        strangers = [*group[:first], *group[first + branches :]]  # with another first answer
         others = [other for number, other in enumerate(group) if number != index and not other.failed]
-        advantages.append([])
-        for turn in range(1, episode.n_turns + 1):
-            if turn == 1 and name != SIBLINGS:
-                advantages[-1].append(episode.reward - mean)
-                continue
-            if turn == 1:
-                worth, baseline = _mean(siblings), _mean(strangers)
-            elif name == SIBLINGS:
-                worth, baseline = episode.reward, _mean([sibling for sibling in siblings if sibling is not episode])
-            elif name == GAIN:
-                worth, baseline = episode.reward, episode.parents[turn - 2]
-            else:
-                there = [other.to_go(turn) for other in others if other.n_turns >= turn]
-                worth, baseline = episode.to_go(turn), fmean(there) if there else _mean(others or [episode])
-            advantages[-1].append((worth - baseline) * shortening)
+        advantages.append([episode.reward - mean])
+        for turn in range(2, episode.n_turns + 1):
+            returns = [other.to_go(turn) for other in others if other.n_turns >= turn]
+            baseline = fmean(returns) if returns else _mean(others or [episode])
+            advantages[-1].append((episode.to_go(turn) - baseline) * shortening)
     return advantages
 
 

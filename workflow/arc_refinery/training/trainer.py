@@ -22,7 +22,7 @@ from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.config.grpo import GROUP, OF_TURNS
+from arc_refinery.config.grpo import GROUP, OTHERS
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.sampling.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
@@ -103,8 +103,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         self._of_turns: OfTurns | None = None
         if settings.own_advantage:
             self._of_turns = OwnAdvantage(settings.own_advantage)
-        elif settings.advantage in OF_TURNS:
-            self._of_turns = partial(of_turns, name=settings.advantage, branches=settings.n_branches)
+        elif settings.advantage == OTHERS:
+            self._of_turns = of_turns
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
         if self.use_vllm:
             weights = adapter_alone if settings.opens_vllm else merged_weights
@@ -238,7 +238,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         is_kept = torch.tensor([not completion.failed for completion in self.scorer.scored])
         if self.settings.drop_zero_variance:
             differ = rewards != rewards[:, :1]
-            if self._of_turns:  # equal rewards can teach what a turn gains
+            if self._of_turns:  # turns of episodes with equal rewards can differ
                 teaches = processes.gather(scored["advantages"].reshape(len(inputs), -1).any(1).tolist())
                 differ |= torch.tensor(teaches).view(rewards.shape)
             is_kept &= differ.any(1, keepdim=True).expand_as(rewards).flatten()[own]

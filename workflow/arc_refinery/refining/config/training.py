@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, NonNegativeInt, PositiveInt, Share, Strict
-from arc_refinery.config.grpo import GAIN, OF_TURNS, SIBLINGS, PolicyGradient
+from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
 from arc_refinery.config.training import Methods, Run
@@ -75,11 +75,6 @@ class Grpo(PolicyGradient):
         description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, an answer reads "
         "only the one before, and of three answers or more only the last one carries loss.",
     )
-    branches: PositiveInt = Field(
-        1,
-        description="For `on-policy` with `advantage: siblings`: episodes that continue the same first answer. With 16 "
-        "`num_generations` and 4 branches, each of four first answers is refined four times.",
-    )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
         (AttemptTerm(reward="solved"),),
         min_length=1,
@@ -101,14 +96,6 @@ class Grpo(PolicyGradient):
     @property
     def answers_once(self) -> bool:
         return self.rollout == "prepared"
-
-    @property
-    def turn_advantages(self) -> tuple[str, ...]:
-        return () if self.answers_once else OF_TURNS
-
-    @property
-    def n_branches(self) -> int:
-        return self.branches
 
     @property
     def trains_with_unsloth(self) -> bool:
@@ -150,24 +137,8 @@ class Grpo(PolicyGradient):
 
     @model_validator(mode="after")
     def _groups_can_be_refilled(self) -> "Grpo":
-        if self.refill and self.advantage == GAIN:
-            raise ValueError(
-                f"refill with advantage `{self.advantage}`: completions with equal rewards can teach, too; set refill "
-                "to 0"
-            )
         if self.refill and self.trl.get("log_completions"):
             raise ValueError("refill: TRL would log completions beside other prompts; remove trl.log_completions")
-        return self
-
-    @model_validator(mode="after")
-    def _episodes_branch(self) -> "Grpo":
-        n, group = self.branches, self.num_generations
-        if (self.advantage == SIBLINGS) != (n > 1):
-            raise ValueError(
-                f"branches = {n} with advantage `{self.advantage}`: `siblings` goes with 2 branches or more"
-            )
-        if n > 1 and (group % n or n == group):
-            raise ValueError(f"branches = {n}: expected a divisor of num_generations = {group} that is smaller")
         return self
 
     @model_validator(mode="after")
