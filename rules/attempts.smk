@@ -59,7 +59,6 @@ rule grade:
     input:
         attempts=of(kind.inputs.attempts_to_grade, "tasks", "branch", "job"),
         tasks="<results>/tasks/{tasks}.parquet",
-        parents=of(kind.inputs.continued_verdicts, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/verdicts/{job}.parquet",
     log:
@@ -71,9 +70,8 @@ rule grade:
         **needs("cpu"),
     params:
         flags=flags_of(kind.grade),
-        parents=flag_of_input("--parents", "parents"),
     message:
         "grade: {wildcards.tasks}, {wildcards.branch}, job {wildcards.job}"
     shell:
-        "{resources.venv_on_path}arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.parents} {params.flags}"
+        "{resources.venv_on_path}arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
         " --n-jobs {threads} --output {output} 2> {log}"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from checkout import TINY, TINY_TOOLS
-from factories import make_attempt, make_task, make_verdict
-from handmade import OUTPUTS, finished, prompt, settings
+from factories import make_task
+from handmade import finished, settings
 from handmade_episodes import QUESTIONS
 from reliability.sweep import Stage, copied_from, record_faults, sweep
 
@@ -20,7 +20,7 @@ ARMS = {"independent": [{"n_predictions": 4}], "refine": [{"n_predictions": 2}, 
 ANSWERS = {"turn1": {"a": "wwSw", "b": "wTet", "c": "nwww"}, "refine-turn2": {"a": "ww", "b": "wS"}}
 TURN1, TURN2 = "results/tiny/small/turn1", "results/tiny/small/refine-turn2"
 TASKS, OTHER_TASKS = "results/tiny/tasks/small.parquet", "results/tiny/tasks/other.parquet"
-OVERLAP, PARENTS, CONTINUED, ASKED = "overlap.parquet", "parents.parquet", "continued.parquet", "questions.parquet"
+OVERLAP, ASKED = "overlap.parquet", "questions.parquet"
 
 RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/rows.parquet"]
 WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
@@ -80,7 +80,6 @@ del QUESTIONS_FILE["asserts null"]  # as they are
 SAMPLE = ["--model-path", TINY, *WINDOW, *NO_SHARD]
 FIRST = ["prompts", "first", "--tasks-path", f"{{}}/{TASKS}", "--overlap", f"{{}}/{OVERLAP}"]
 OUT = ["--output", "{}/out/rows.parquet"]
-CONTINUE = ["--attempts", f"{{}}/{CONTINUED}", "--parents", f"{{}}/{PARENTS}", "--tasks-path", f"{{}}/{TASKS}", *OUT]
 STAGES = {
     "prompts first": Stage(
         [*FIRST, "--n-predictions", "2", *RENDERED, *WINDOW],
@@ -97,10 +96,6 @@ STAGES = {
     "grade": Stage(
         ["grade", "--attempts", *ATTEMPTS, "--tasks-path", f"{{}}/{TASKS}", "--output", "{}/out/000.parquet"],
         {f"{TURN1}/attempts/000.parquet": record_faults(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
-    ),
-    "grade what continues": Stage(
-        ["grade", *CONTINUE],
-        {PARENTS: record_faults(columns(Verdict), joined=False, others={"of others": copied_from("none.parquet")})},
     ),
     "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
     "prompts select": Stage(["prompts", "select", *PROBED, "--num-generations", "4", *OUT], TURN1_FILES),
@@ -146,8 +141,6 @@ ENDS: dict[str, tuple[int, list[str]]] = {
     "tasks overlap": (74, []),
     "sample": (46, []),
     "grade": (110, [f"{TASKS}, reordered, with their hash"]),
-    # a damaged column that is not read
-    "grade what continues": (57, [f"{PARENTS}, flipped byte", f"{PARENTS}, reordered"]),
     "prompts refine": (191, []),
     "prompts select": (191, []),
     "prompts demonstrations": (228, []),
@@ -168,17 +161,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records.write(folder / OTHER_TASKS, Task, [make_task(name) for name in "ab"], 0, {})
     overlap = Overlap("a", "small", "a", "other", "a", "id")
     records.write(folder / OVERLAP, Overlap, [overlap], 0, {})
-    first, second = prompt("a", "turn1", 0, 2), prompt("a", "refine-turn2", 0, 1)
-    grids = OUTPUTS["w"]
-    verdict = make_verdict(
-        make_attempt(first, attempt_id=second.parent_id),
-        status="ok",
-        train_outputs=grids[:1],
-        test_outputs=grids[1:],
-    )
-    records.write(folder / PARENTS, Verdict, [verdict], 0, {})
-    records.write(folder / "none.parquet", Verdict, [], 0, {})
-    records.write(folder / CONTINUED, Attempt, [make_attempt(second)], 0, {})
     records.write(folder / ASKED, Question, QUESTIONS, 0, {})
     pairs = [{"input": [[1, 2], [3, 4]], "output": [[1, 2], [3, 4]]}]
     challenges = {name: {"train": pairs, "test": [{"input": [[1, 2], [3, 4]]}]} for name in "abc"}

@@ -286,56 +286,11 @@ def test_a_turn_may_have_its_own_temperature() -> None:
 
 # forms of feedback
 
-RESIDUAL_ONLY: dict[str, Any] = {"form": "residual-only"}
-
 
 def test_a_turn_can_choose_its_form_of_feedback() -> None:
-    settings = experiment({"base": [{}], "own": [{}, {"form": "residual"}], "on": [{}, RESIDUAL_ONLY, RESIDUAL_ONLY]})
-    assert [stages.refining_prompts(settings, "heldout", branch).form for branch in ("own-turn2", "on-turn3")] == [
-        "residual",
-        "residual-only",
-    ]
-    before = {branch: settings.continues_parents(branch) for branch in ("turn1", "own-turn2", "on-turn2", "on-turn3")}
-    assert list(before.values()) == [False, False, True, True]
-    verdicts = [
-        path.partition("heldout/")[2] for path in refining_inputs.continued_verdicts(settings, "heldout", "on-turn3")
-    ]
-    assert verdicts == ["on-turn2/verdicts/000.parquet"]
-    assert refining_inputs.continued_verdicts(settings, "heldout", "own-turn2") == []
-
-
-@pytest.mark.parametrize(
-    ("turns", "key"),
-    [
-        ([{}, RESIDUAL_ONLY, {}], "form `residual-only`"),
-        ([{}, RESIDUAL_ONLY | {"include_errors": True}], "refinement.include_errors"),
-        ([RESIDUAL_ONLY], "remove form"),
-    ],
-)
-def test_what_cannot_continue_from_outputs_is_refused(turns: list[dict[str, Any]], key: str, wording: Wording) -> None:
-    message = refused({"base": [{}], "arm": turns})
-    assert key in message
-    wording(message)
-
-
-def test_training_on_residual_pairs_alone_needs_prompts_and_no_programs(wording: Wording) -> None:
-    content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
-    content["refinement"] = RESIDUAL_ONLY
-    sft = content["training"].pop("sft")
-    validate_experiment(content, "test", ArcExperiment)
-    content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 0.5}}
-    with pytest.raises(ConfigError) as caught:
-        validate_experiment(content, "test", ArcExperiment)
-    assert "training.sft.demonstrations.first_turn_share" in str(caught.value)
-    wording(caught.value)
-    content["training"]["sft"] = sft | {"demonstrations": {"first_turn_share": 1.0}}
-    validate_experiment(content, "test", ArcExperiment)
-    content["training"]["grpo"]["rollout"] = "on-policy"
-    content["training"]["prompts"] = "first-turn"
-    with pytest.raises(ConfigError) as caught:
-        validate_experiment(content, "test", ArcExperiment)
-    assert "rollout" in str(caught.value)
-    wording(caught.value)
+    settings = experiment({"base": [{}], "usual": [{}, {}], "own": [{}, {"form": "residual"}]})
+    forms = [stages.refining_prompts(settings, "heldout", branch).form for branch in ("usual-turn2", "own-turn2")]
+    assert forms == ["given", "residual"]
 
 
 KEPT: dict[str, Any] = {"keep_steps": [20, 10]}

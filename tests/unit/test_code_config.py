@@ -94,7 +94,7 @@ def test_a_key_reaches_its_commands(changes: dict[str, Any], stage: str, flags: 
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"refinement__form": "residual-only"}, "refinement.form failing-tests traceback verdict-only"),
+        ({"refinement__form": "residual"}, "refinement.form failing-tests traceback verdict-only"),
         ({"evaluation__arms__1__turns__1__form": "given"}, "form given failing-tests"),
         ({"evaluation__sets__0__source": "generator"}, "evaluation.sets.0.source file hub generator"),
         ({"evaluation__sets__0__path": None}, "evaluation.sets.0 path"),

@@ -5,13 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 from factories import ARC, make_attempt, make_grid, make_prompt, make_task
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Verdict
 from arc_refinery.refining.grading import ATTEMPTS_AT_ONCE, grade_attempts
 from arc_refinery.sandbox import Executor
@@ -256,21 +254,3 @@ def test_a_fingerprint_does_not_depend_on_how_the_task_was_shown(executor: Execu
         attempt(IDENTITY_PROGRAM, MIRROR, prompt_id="turned", augmentation=TURNED, train_order=(2, 1, 0)),
     )
     assert plain.fingerprint == turned.fingerprint
-
-
-def test_a_program_can_run_on_the_outputs_of_its_parent(executor: Executor) -> None:
-    task = replace(SAME, hidden=(Pair(make_grid("57"), make_grid("75")),))
-    outputs = tuple(np.fliplr(pair.output) for pair in task.pairs)  # the parent left this to do
-    flip = block("def transform(grid): return np.fliplr(grid)")
-    turn = block("def transform(grid): return np.flipud(grid)")  # the same, as seen after a quarter turn
-    plain = attempt(flip, task, "plain", parent_id="parent")
-    seen_turned = attempt(turn, task, "turned", parent_id="parent", augmentation=TURNED, train_order=(1, 0))
-    other = attempt(flip, task, "other", parent_id="right already")
-    parent_outputs = {"parent": outputs, "right already": tuple(pair.output for pair in task.pairs)}
-    continued = Domain()
-    continued.outputs_of_parents = parent_outputs
-    attempts = [plain, seen_turned, other]
-    verdicts = cast(list[Verdict], list(grade_attempts(continued, attempts, {"same": task}, (executor,))))
-    assert [correct(verdict) for verdict in verdicts] == [(True, True), (True, True), (False, False)]
-    for verdict in verdicts[:2]:
-        assert [grid.tolist() for grid in verdict.detail.test_outputs] == [[[5, 6], [6, 5]], [[7, 5]]]

@@ -143,7 +143,6 @@ def test_an_output_under_a_file_is_refused(name: str):
         ["tasks", "split", "--source", "file", "--path", "../{}/x", "--output", "x"],
         ["tasks", "evaluation", "--name", "a", "--source", "dataset", "--path", "x", "--output", "x"],
         ["tools", "questions", *QUESTIONS, "--heldout", "y", "x", "--output", "x"],
-        ["grade", "--attempts", "a", "--tasks-path", "b", "--parents", "x", "--output", "x"],
         ["train", "--dataset-path", "in", "--lora-path", "x", "--output", "x", *MODEL],
         ["train", "--dataset-path", "in", "--continue-from", "x", "--output", "x", *MODEL],
         ["execute", "--programs", "x", "--output", "x"],

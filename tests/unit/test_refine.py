@@ -18,7 +18,7 @@ from arc_refinery.refining import next_turn
 from arc_refinery.refining.config import FeedbackKind, History
 from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import Sampling
-from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, first_turn
+from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.next_turn import WITHOUT_TWIN, NextTurnPlan
 from arc_refinery.refining.prompts import Renderer
@@ -363,61 +363,6 @@ def test_a_third_turn_may_show_the_last_attempt_alone(source: Prompt, renderer: 
         next(next_turn_prompts([wrong], replace(PLAN, history=history), COMPACT, renderer)) for history in HISTORY
     )
     assert last.messages == (*source.messages, *whole.messages[3:])
-
-
-RESIDUAL_ONLY = replace(COMPACT, form="residual-only")
-AS_PAIRS = (make_grid("12", "34"), make_grid("5"), make_grid("70")), (make_grid("999", "888"),)
-
-
-def test_residual_only_asks_for_the_way_from_the_given_grids(source: Prompt, renderer: Renderer) -> None:
-    wrong = graded(source, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
-    refining = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
-    assert [[pair.input.tolist() for pair in pairs] for pairs in (refining.detail.train, refining.detail.test)] == [
-        [grid.tolist() for grid in grids] for grids in AS_PAIRS
-    ]
-    truths = [pair.output.tolist() for pair in (*source.detail.train, *source.detail.test)]
-    assert [pair.output.tolist() for pair in (*refining.detail.train, *refining.detail.test)] == truths
-    assert list(refining.messages) == first_turn(Task("", refining.detail.train, refining.detail.test, ""), COMPACT)
-    assert (refining.turn, refining.parent_id) == (2, "w")
-
-    again = graded(
-        refining, "again", tuple(pair.output[:1] for pair in refining.detail.train), test_outputs=(make_grid("1"),)
-    )
-    third = next(next_turn_prompts([again], PLAN, RESIDUAL_ONLY, renderer))
-    assert [pair.input.tolist() for pair in third.detail.train] == [
-        pair.output[:1].tolist() for pair in source.detail.train
-    ]
-    assert [pair.output.tolist() for pair in third.detail.train] == truths[:3]
-
-
-def test_residual_only_shows_grids_as_the_model_saw_the_task(turned: Prompt, renderer: Renderer) -> None:
-    wrong = graded(turned, "w", AS_PAIRS[0], test_outputs=AS_PAIRS[1])
-    refining = next(next_turn_prompts([wrong], PLAN, RESIDUAL_ONLY, renderer))
-    assert [pair.input.tolist() for pair in refining.detail.train] == [
-        TURNED.apply(AS_PAIRS[0][i]).tolist() for i in SHOWN
-    ]
-    assert [pair.output.tolist() for pair in refining.detail.train] == [
-        pair.output.tolist() for pair in turned.detail.train
-    ]
-    assert refining.detail.test[0].input.tolist() == TURNED.apply(AS_PAIRS[1][0]).tolist()
-
-
-def test_controls_of_residual_only_show_another_tasks_pairs_or_the_task_itself(renderer: Renderer) -> None:
-    attempts = [
-        graded(prompt(a_task(name), renderer), name, (make_grid(cell),) * 3, test_outputs=(make_grid(cell),))
-        for name, cell in (("a", "1"), ("b", "2"))
-    ]
-
-    def made(feedback: FeedbackKind) -> list[Prompt]:
-        return list(
-            next_turn_prompts(attempts, replace(PLAN, n_predictions=2, feedback=feedback), RESIDUAL_ONLY, renderer)
-        )
-
-    real, other, none = made("real"), made("other-task"), made("none")
-    assert [prompt.messages for prompt in other] == [prompt.messages for prompt in real[::-1]]
-    assert [source.messages for source in none] == [source.prompt.messages for source in attempts]
-    for control in (other, none):  # what the program runs on does not change
-        assert [prompt.detail.train[0].input.tolist() for prompt in control] == [[[1]], [[2]]]
 
 
 # what the conversation shows

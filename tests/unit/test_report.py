@@ -23,7 +23,7 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.models.chat import Message
 from arc_refinery.records import RecordError
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Refinement
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.graded import read_attempts
 from arc_refinery.refining.report import gallery
@@ -465,18 +465,6 @@ def test_plots_are_there_as_svg_too_without_a_date(folder: Path):
         drawing = path.with_suffix(".svg").read_text()
         assert "<svg" in drawing
         assert "dc:date" not in drawing
-
-
-def test_a_program_that_continues_from_outputs_is_shown_as_one(tmp_path: Path, wording: Wording):
-    said: list[set[str]] = []  # before the tasks that are shown
-    for form in ("given", "residual-only"):
-        settings = experiment().model_copy(update={"refinement": Refinement(form=form)})
-        text = composed(settings, write_experiment(tmp_path / form))
-        said.append(set(text.partition("### Tasks\n")[2].partition("**Solved")[0].splitlines()))
-    usual, continuing = said
-    (sentence,) = continuing - usual
-    assert usual < continuing and "outputs" in sentence
-    wording(sentence)
 
 
 @pytest.mark.slow

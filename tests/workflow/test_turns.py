@@ -2,20 +2,16 @@
 
 import csv
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from checkout import Checkout, copy
 from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
-from arc_refinery.barc import common
-from arc_refinery.refining.domains.arc.records import Attempt, Verdict
-from arc_refinery.refining.prompts import extract_code
+from arc_refinery.refining.domains.arc.records import Attempt
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -25,10 +21,6 @@ ARMS = [
     {"name": "four-turns", "turns": [{"n_predictions": 4}] * 4},
     {"name": "by-another", "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "blurred"}]},
     {"name": "from-another", "turns": [{"n_predictions": 8, "model": "blurred"}, {"n_predictions": 8}]},
-    {
-        "name": "continued",
-        "turns": [{"n_predictions": 8}, *[{"n_predictions": 4, "form": "residual-only"}] * 2],
-    },
     {
         "name": "one-parent",
         "turns": [{"n_predictions": 8}, {"n_predictions": 8, "select": "best", "n_parents": 1, "include_errors": True}],
@@ -119,33 +111,6 @@ def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
         )
 
     assert (most_parents(usual), most_parents(own)) == (2, 1)
-
-
-def test_programs_of_residual_only_run_on_the_outputs_of_their_parents(run: Checkout) -> None:
-    folder = run.folder / "results/small/heldout"
-
-    def verdicts(branch: str) -> dict[str, Verdict]:
-        return {
-            verdict.attempt_id: verdict for verdict in records.read(folder / branch / "verdicts/000.parquet", Verdict)
-        }
-
-    before = verdicts("turn1-sampling-0")
-    for turn in (2, 3):
-        graded, n_checked = verdicts(f"continued-sampling-0-turn{turn}"), 0
-        for attempt in attempts(run, f"continued-sampling-0-turn{turn}"):
-            verdict = graded[attempt.attempt_id]
-            if verdict.status == "ok":
-                program: dict[str, Any] = {}
-                sys.modules["common"] = common
-                exec(str(extract_code(attempt.completion)), program)
-                for output, grid in zip(
-                    before[attempt.parent_id].detail.train_outputs, verdict.detail.train_outputs, strict=True
-                ):
-                    seen = program["transform"](attempt.detail.augmentation.apply(output).astype(int))
-                    assert np.array_equal(attempt.detail.augmentation.undo(np.asarray(seen, np.uint8)), grid)
-                n_checked += 1
-        assert n_checked
-        before = graded
 
 
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:

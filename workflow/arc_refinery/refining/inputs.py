@@ -80,11 +80,6 @@ def attempts_to_grade(experiment: Refining, tasks: str, branch: str, job: str) -
     return _texts(branch_files.attempts_of_job(int(job)))
 
 
-def continued_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
-    """The verdicts on whose outputs a branch's programs run; none if these run on the tasks' inputs."""
-    return parent_verdicts(experiment, tasks, branch) if experiment.continues_parents(branch) else []
-
-
 def parent_prompts(experiment: Refining, tasks: str, branch: str) -> str:
     """The prompts of the attempts that a branch of turn 2 or later refines."""
     return str(files(experiment, tasks, experiment.branch_before(branch)).prompts)

@@ -392,10 +392,6 @@ class Refining(Compared[Arm]):
         arm, number = self.arm_and_turn(branch)
         return arm.branch(number - 1)
 
-    def continues_parents(self, branch: str) -> bool:
-        """Return whether a branch's programs run on the outputs of the attempts that they refine."""
-        return False
-
     def first_turn_predictions(self, tasks: str, branch: str) -> int:
         """Completions per task in turn 1: the arms share them, so the largest arm decides."""
         if tasks in self.part_names:

@@ -74,8 +74,6 @@ def section(
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     rules = RULES.format(arm=arm.name, baseline=baseline.name)
     blocks = [rules + (NEVER_SEEN.format(domain.hidden) if domain.hidden else "")]
-    if any(map(experiment.continues_parents, arm.branches)):
-        blocks.append("The refined program runs on the outputs of the first program, not on the task's inputs.")
     for title, (n, items) in classes.items():
         blocks.append(_count_sentence(title, n, len(items)))
         for item in items:

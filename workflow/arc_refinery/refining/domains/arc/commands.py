@@ -197,16 +197,10 @@ class SampleAttempts(attempts.SampleAttempts):
 
 
 class GradeAttempts(attempts.GradeAttempts):
-    parents: RuleFiles = ()  # for --form residual-only: verdicts on the parents, whose outputs programs get
-
     def prepare(self, domain: "Domain", tasks: Mapping[str, Task]) -> None:
-        from arc_refinery import records
-        from arc_refinery.refining.domains.arc.grading import check_views, read_outputs
+        from arc_refinery.refining.domains.arc.grading import check_views
 
-        if self.parents:
-            parent_ids = {name for path in self.attempts for name in records.texts(path, records.Attempt, "parent_id")}
-            domain.outputs_of_parents = read_outputs(self.parents, parent_ids)
-        check_views(self.attempts, self.tasks_path, tasks, domain.outputs_of_parents)
+        check_views(self.attempts, self.tasks_path, tasks)
 
 
 class ImportPredictions(Command):

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 
 from arc_refinery.arc.augment import IDENTITY
-from arc_refinery.arc.grids import Grid, fingerprint
-from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.arc.grids import fingerprint
+from arc_refinery.arc.tasks import Task
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
@@ -21,17 +21,15 @@ from arc_refinery.refining.domains.arc.demonstrations import in_hindsight, may_b
 from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts import (
-    RESIDUAL_ONLY,
     FeedbackForm,
     Template,
     error_feedback,
     execution_feedback,
-    first_turn,
     load_template,
     no_feedback,
     save_template,
 )
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, ShownTask, Verdict, View
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code
@@ -86,26 +84,13 @@ class Domain(domain.Domain):
     def no_feedback(self, wording: Template) -> str:
         return no_feedback(wording)
 
-    def next_turn(
-        self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Template
-    ) -> Question:
-        if wording.form != RESIDUAL_ONLY:
-            return super().next_turn(parent, executed, history, wording)
-        residual, shown = residual_task(parent), parent.prompt.detail
-        messages = first_turn(residual_task(executed), wording) if executed else list(parent.prompt.messages)
-        return Question(
-            messages, ShownTask(shown.augmentation, shown.train_order, residual.train, residual.test, residual.hidden)
-        )
-
     def attempt_detail(self, prompt: Prompt) -> View:
         return View(prompt.detail.augmentation, prompt.detail.train_order)
 
     # Grading
 
-    outputs_of_parents: Mapping[str, tuple[Grid, ...]] | None = None  # by id: programs run on them, if given
-
     def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
-        return grading.subjects(attempts, tasks, self.outputs_of_parents)
+        return grading.subjects(attempts, tasks)
 
     def program(self, text: str, subject: grading.Subject) -> str | None:
         return extract_code(text)
@@ -196,19 +181,3 @@ class Domain(domain.Domain):
         self, attempts: Sequence[GradedAttempt], wording: Template, may_be_learned: Callable[[GradedAttempt], bool]
     ) -> Iterator[tuple[GradedAttempt, Attempt]]:
         return in_hindsight(attempts, wording, may_be_learned)
-
-
-def residual_task(parent: GradedAttempt) -> Task:
-    """Return the task from an attempt's outputs to the expected ones, in the form that its prompt showed."""
-    shown, verdict = parent.prompt.detail, parent.verdict
-    train = grading.outputs_seen(parent.prompt, verdict)
-    others = map(shown.augmentation.apply, verdict.detail.test_outputs)
-    pairs = [Pair(output, pair.output) for output, pair in zip(others, shown.test + shown.hidden, strict=True)]
-    n_test = len(shown.test)
-    return Task(
-        parent.prompt.task_id,
-        tuple(Pair(output, pair.output) for output, pair in zip(train, shown.train, strict=True)),
-        tuple(pairs[:n_test]),
-        "",
-        hidden=tuple(pairs[n_test:]),
-    )

@@ -5,12 +5,10 @@ answer   "```python\\ndef transform(grid):\\n    return np.fliplr(grid)\\n```" o
 grade    status "ok", outputs [[0, 1]] and [[0, 2]], correct grids 0.5, pixel score 0.75
 """
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from arc_refinery import records
 from arc_refinery.arc.grids import Grid, fingerprint
@@ -68,23 +66,16 @@ def grade_answers(answers: Sequence[Answer], executor: Executor) -> Generator[Gr
             yield Grade(str(outcome.status), outcome.error, code, outcome.outputs, subject.truths, subject.n_shown)
 
 
-def subjects(
-    attempts: Iterable[Attempt], tasks: Mapping[str, Task], outputs: Mapping[str, tuple[Grid, ...]] | None = None
-) -> Iterator[Subject]:
-    """Yield the subjects of attempts. Consecutive ones that run on the same grids share them.
-
-    With `outputs`, the parents' grids by id, programs run on these instead of the task's inputs.
-    """
+def subjects(attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[Subject]:
+    """Yield the subjects of attempts. Consecutive ones that run on the same grids share them."""
     seen_as, subject = None, Subject((), (), 0)
     for attempt in attempts:
-        parent_id = attempt.parent_id if outputs is not None else ""
-        view = (attempt.task_id, parent_id, attempt.detail)
+        view = (attempt.task_id, attempt.detail)
         if view != seen_as:
             seen_as = view
             task = tasks[attempt.task_id]
-            grids = tuple(pair.input for pair in task.pairs) if outputs is None else outputs[parent_id]
             order = _order_seen(attempt, task)
-            inputs = tuple(attempt.detail.augmentation.apply(grids[index]) for index in order)
+            inputs = tuple(attempt.detail.augmentation.apply(task.pairs[index].input) for index in order)
             subject = Subject(inputs, (), len(task.train))
         yield subject
 
@@ -123,31 +114,14 @@ def outputs_seen(prompt: Prompt, verdict: Verdict) -> tuple[Grid, ...]:
     return tuple(shown.augmentation.apply(outputs[index]) for index in shown.train_order)
 
 
-def read_outputs(paths: Iterable[Path], attempt_ids: Collection[str]) -> dict[str, tuple[Grid, ...]]:
-    """Return the outputs of some attempts from files of verdicts: for all pairs of the task, in its form and order."""
-    outputs: dict[str, tuple[Grid, ...]] = {}
+def check_views(paths: Iterable[Path], tasks_path: Path, tasks: Mapping[str, Task]) -> None:
+    """Raise `RecordError` unless attempts were shown all train pairs."""
     for path in paths:
-        rows = np.isin(records.texts(path, Verdict, "attempt_id"), list(attempt_ids))
-        for verdict in records.read(path, Verdict, rows):
-            outputs[verdict.attempt_id] = verdict.detail.outputs
-    return outputs
-
-
-def check_views(
-    paths: Iterable[Path], tasks_path: Path, tasks: Mapping[str, Task], outputs: Mapping[str, tuple[Grid, ...]] | None
-) -> None:
-    """Raise `RecordError` unless attempts were shown all train pairs; with `outputs`, also if a parent has none."""
-    for path in paths:
-        columns = records.columns(path, Attempt, ["attempt_id", "task_id", "detail", "parent_id"])
-        for name, task_id, view, parent_id in zip(*(column.to_pylist() for column in columns), strict=True):
+        columns = records.columns(path, Attempt, ["attempt_id", "task_id", "detail"])
+        for name, task_id, view in zip(*(column.to_pylist() for column in columns), strict=True):
             task = tasks[task_id]
             if sorted(view["train_order"]) != list(range(len(task.train))):
                 raise RecordError(
                     f"{path}: the task {task_id} of the attempt {name} has other train pairs in {tasks_path}; give the "
                     "tasks that the attempts answer"
-                )
-            if outputs is not None and len(outputs.get(parent_id, ())) != len(task.pairs):
-                raise RecordError(
-                    f"{path}: the attempt {name} refines {parent_id!r}, which has no outputs for {task_id} in the "
-                    "files of --parents; give the verdicts on the attempts that it refines"
                 )

@@ -10,7 +10,7 @@ from arc_refinery.config.base import RunName
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import PROBE, evaluation
+from arc_refinery.refining.config import evaluation
 from arc_refinery.refining.config.experiment import Refining, faults_of
 from arc_refinery.refining.domains.arc.config.sampling import (
     LEARNED,
@@ -22,7 +22,7 @@ from arc_refinery.refining.domains.arc.config.sampling import (
 )
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.training import Training
-from arc_refinery.refining.domains.arc.prompts import RESIDUAL_ONLY, FeedbackForm, load_template, template_files
+from arc_refinery.refining.domains.arc.prompts import FeedbackForm, load_template, template_files
 
 
 class Evaluation(evaluation.Evaluation):
@@ -120,14 +120,6 @@ class ArcExperiment(Refining):
         own = self.parts.use_data_augmentation if self.parts and tasks in self.part_names else None
         return self.sampling if own is None else self.sampling.model_copy(update={"use_data_augmentation": own})
 
-    def continues_parents(self, branch: str) -> bool:
-        if branch.startswith("turn1"):
-            return False
-        if branch == PROBE:
-            return self.refinement.form == RESIDUAL_ONLY
-        arm, number = self.arm_and_turn(branch)
-        return arm.turns[number - 1].refinement(self.refinement).form == RESIDUAL_ONLY
-
     @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> Self:
         if (self.model.template == LEARNED) != bool(self.template_rows):
@@ -144,35 +136,5 @@ class ArcExperiment(Refining):
             raise ValueError(
                 "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
                 "parts.use_data_augmentation to false, or the targets to `attempts` or `nearest`"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _residual_only_can_run(self) -> Self:
-        turns = [turn.refinement(self.refinement) for arm in self.arms for turn in arm.turns[1:]]
-        if any(each.form == RESIDUAL_ONLY and each.include_errors for each in [self.refinement, *turns]):
-            raise ValueError(
-                f"refinement.form `{RESIDUAL_ONLY}` continues from a program's outputs; one that raised has none: set "
-                "refinement.include_errors to false"
-            )
-        for arm in self.arms:
-            forms = [turn.refinement(self.refinement).form for turn in arm.turns[1:]]
-            if RESIDUAL_ONLY in forms and set(forms[forms.index(RESIDUAL_ONLY) :]) != {RESIDUAL_ONLY}:
-                raise ValueError(
-                    f"evaluation.arms: {arm.name}: after a turn with form `{RESIDUAL_ONLY}`, whose program continues "
-                    "from outputs, every turn needs that form"
-                )
-        training = self.training
-        if self.refinement.form != RESIDUAL_ONLY or training is None:
-            return self
-        if training.sft and training.sft.demonstrations.first_turn_share < 1:
-            raise ValueError(
-                f"training.sft: with refinement.form `{RESIDUAL_ONLY}`, no program is known to be right for a second "
-                "turn: set training.sft.demonstrations.first_turn_share to 1, or remove training.sft"
-            )
-        if training.grpo and training.grpo.rollout == "on-policy":
-            raise ValueError(
-                f"training.grpo.rollout `on-policy` answers in one conversation, refinement.form `{RESIDUAL_ONLY}` in "
-                "two: set rollout to `prepared`, or choose another form"
             )
         return self

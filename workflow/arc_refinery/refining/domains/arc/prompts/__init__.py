@@ -7,7 +7,6 @@ from arc_refinery.refining.domains.arc.prompts.demonstration import completed_an
 from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, Notation
 from arc_refinery.refining.domains.arc.prompts.template import (
     COMPACT,
-    RESIDUAL_ONLY,
     WORDS,
     FeedbackForm,
     Template,

@@ -18,9 +18,6 @@ first turn; in the form `difference`, the cells of a wrong pair that differ are 
     1 30
     output 1x2
     1 10
-
-The form `residual-only` has no texts: the pairs of `residual` are a first turn of their own, whose program runs on the
-outputs of the earlier program.
 """
 
 import json
@@ -41,8 +38,7 @@ SLOT = re.compile(
     r"|cells|row|column|given|expected)\}"
 )
 
-FeedbackForm = Literal["given", "residual", "difference", "residual-only"]
-RESIDUAL_ONLY: FeedbackForm = "residual-only"
+FeedbackForm = Literal["given", "residual", "difference"]
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
 
