@@ -83,15 +83,11 @@ def test_the_feedback_at_the_top_of_template():
     task = make_task(train=(MIRROR.train[0], Pair(make_grid("12"), make_grid("10"))))
     outputs = (make_grid("01"), make_grid("30"))
     doc = str(template.__doc__)
-    pairs, residual, difference = (
-        execution_feedback(task, outputs, load_template("compact", form=form))
-        for form in ("given", "residual", "difference")
+    pairs, residual = (
+        execution_feedback(task, outputs, load_template("compact", form=form)) for form in ("given", "residual")
     )
     assert indented(pairs) in doc
-    block = doc.partition("are listed:\n\n")[2].partition("\n\n")[0].splitlines()
-    left, right = zip(*(line.strip().partition("    ")[::2] for line in block), strict=True)
-    assert list(left) == residual.splitlines()[5:-1]
-    assert right[0].strip() == difference.splitlines()[2]
+    assert indented("\n".join(residual.splitlines()[5:-1])) in doc
 
 
 def test_the_grade_at_the_top_of_grading(executor: Executor):

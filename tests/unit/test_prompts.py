@@ -181,15 +181,13 @@ NOTATION = asdict(WORDS.notation) | {"between_pairs": "", "between_tests": ""}
         (
             "feedback.json",
             '{"head": "So:"}',
-            "head, correct, wrong, other_shape, residual, difference, cell, error, tail",
+            "head, correct, wrong, other_shape, residual, error, tail",
         ),
         ("feedback.json", json.dumps(FEEDBACK | {"head": 1}), "head"),
         ("feedback.json", json.dumps(FEEDBACK | {"wrong": "pair {number} is wrong"}), "{grid}"),
         ("feedback.json", json.dumps(FEEDBACK | {"error": "It failed"}), "{error}"),
         ("feedback.json", json.dumps(FEEDBACK | {"residual": "{input}"}), "{output}"),
-        ("feedback.json", json.dumps(FEEDBACK | {"difference": "{number}"}), "{cells}"),
         ("feedback.json", json.dumps(FEEDBACK | {"other_shape": ", another shape"}), "{shape}"),
-        ("feedback.json", json.dumps(FEEDBACK | {"cell": "{given}"}), "{row}"),
         ("feedback.json", json.dumps(FEEDBACK | {"wrong": "{grid} {simmilarity}"}), "wrong has {simmilarity}"),
         ("feedback.json", json.dumps(FEEDBACK | {"head": "{similarity}"}), "head has {similarity}"),
         ("feedback.json", json.dumps(FEEDBACK | {"tail": "{n_pairs}"}), "tail has {n_pairs}"),
@@ -243,8 +241,6 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
         "wrong": " {number}: no ({similarity} of 100{other_shape}): {grid}",
         "other_shape": ", not {shape}",
         "residual": " {number}: {input}, then {output}.",
-        "difference": " {number}:{cells}.",
-        "cell": " {row}/{column} {given}, not {expected}",
         "error": "Sorry: {error}",
         "tail": " Again!",
     }
@@ -256,13 +252,10 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
     assert execution_feedback(task, (zero, zero + np.array([[0, 1]], np.uint8), one), template) == (
         "Results. 1: yes. 2: no (50 of 100): 1x2:\nBlack Blue 3: no (0 of 100, not 1x2): 1x1:\nBlue Again!"
     )
-    residual, difference = (load_template(str(tmp_path), form=form) for form in ("residual", "difference"))
+    residual = load_template(str(tmp_path), form="residual")
     changed = zero + np.array([[0, 1]], np.uint8)
     assert execution_feedback(task, (zero, changed, one), residual) == (
         "Results. 1: Black Black, then Black Black. 2: Black Blue, then Black Black. 3: Blue, then Black Black. Again!"
-    )
-    assert execution_feedback(task, (zero, changed, one), difference) == (
-        "Results. 1: yes. 2: 0/1 Blue, not Black. 3: no (0 of 100, not 1x2): 1x1:\nBlue Again!"
     )
     assert error_feedback("NameError: {grid}", template) == "Sorry: NameError: {grid} Again!"
     assert no_feedback(template) == " Again!"
@@ -354,19 +347,7 @@ def test_residual_feedback_leads_from_the_given_grids_to_the_expected_ones(three
     assert "\nPair 3, your program gave:\nBlue Red\nIt should give:\nBlue Red\n" in in_words
 
 
-@pytest.mark.parametrize("template", [COMPACT, WORDS])
-def test_difference_feedback_lists_the_cells_that_differ(three: tuple[Task, tuple[Grid, ...]], template: Template):
-    task, outputs = three
-    lines = execution_feedback(task, outputs, replace(template, form="difference")).splitlines()
-    colors = template.notation.colors
-    assert lines[1] == "pair 1 correct"
-    (cell,) = np.argwhere(outputs[1] != task.train[1].output).tolist()
-    color, expected = (colors[grid[tuple(cell)]] for grid in (outputs[1], task.train[1].output))
-    assert lines[2] == f"pair 2 wrong, (row, column) given -> expected: ({cell[0]}, {cell[1]}) {color} -> {expected}"
-    assert lines[3].startswith("pair 3 wrong, pixel similarity 50%, expected shape 2x2, given 1x2")
-
-
-@pytest.mark.parametrize("form", ["given", "residual", "difference"])
+@pytest.mark.parametrize("form", ["given", "residual"])
 def test_no_form_of_feedback_depends_on_the_test_pairs(three: tuple[Task, tuple[Grid, ...]], form: Any):
     task, outputs = three
     other = replace(task, test=(Pair(as_grid([[9]]), as_grid([[8, 8]])),))

@@ -65,7 +65,7 @@ class Refinement(sampling.Refinement):
     form: FeedbackForm = Field(
         "given",
         description="Form of the feedback on a train pair: `given`: that it is correct, or the grid that the program "
-        "gave; `residual`: that grid and the expected one, as a pair of a first turn; `difference`: cells that differ.",
+        "gave; `residual`: that grid and the expected one, as a pair of a first turn.",
     )
 
 

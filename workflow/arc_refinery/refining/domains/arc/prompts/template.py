@@ -12,9 +12,9 @@ A second turn of `compact`, in the words of `FeedbackTexts`:
     Write a corrected program.
 
 That is the form `given`. In the form `residual`, every pair leads from the given grid to the expected one, as in a
-first turn; in the form `difference`, the cells of a wrong pair that differ are listed:
+first turn:
 
-    input 1x2                           pair 2 wrong, (row, column) given -> expected: (0, 0) 3 -> 1
+    input 1x2
     1 30
     output 1x2
     1 10
@@ -34,11 +34,10 @@ from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, DIGI
 BUILT_IN = ("compact", "words")
 NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files
 SLOT = re.compile(
-    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error"
-    r"|cells|row|column|given|expected)\}"
+    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error|row)\}"
 )
 
-FeedbackForm = Literal["given", "residual", "difference"]
+FeedbackForm = Literal["given", "residual"]
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
 
@@ -47,8 +46,8 @@ COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
 class FeedbackTexts:
     """Texts of a later turn, joined: `head`, a text for each train pair, and `tail`.
 
-    A pair's text is `residual` in that form, otherwise `correct` or `wrong`; in the form `difference`, `difference`
-    replaces `wrong` where the shape is right. For a program that raised: `error` and `tail`. Comments list all slots.
+    A pair's text is `residual` in that form, otherwise `correct` or `wrong`. For a program that raised: `error` and
+    `tail`. Comments list all slots.
     """
 
     head: str = "Executing your program gave:"
@@ -56,8 +55,6 @@ class FeedbackTexts:
     wrong: str = "\npair {number} wrong, pixel similarity {similarity}%{other_shape}, given {grid}"  # 0..99
     other_shape: str = ", expected shape {shape}"  # {shape}: 2x2; empty if the program's grid has the right shape
     residual: str = "\nPair {number}, your program gave:\n{input}\nIt should give:\n{output}"
-    difference: str = "\npair {number} wrong, (row, column) given -> expected:{cells}"
-    cell: str = " ({row}, {column}) {given} -> {expected}"  # from 0, as in grid[row, column]
     error: str = "Executing your program failed with {error}"
     tail: str = "\nWrite a corrected program."
 
@@ -133,8 +130,6 @@ _SLOTS_OF_FEEDBACK = {
     "wrong": ("number", "similarity", "other_shape", "grid"),
     "other_shape": ("shape",),
     "residual": ("number", "input", "output"),
-    "difference": ("number", "cells"),
-    "cell": ("row", "column", "given", "expected"),
     "error": ("error",),
     "tail": (),
 }
@@ -145,8 +140,6 @@ _REQUIRED_SLOTS = {
     "wrong": ("grid",),
     "other_shape": ("shape",),
     "residual": ("input", "output"),
-    "difference": ("cells",),
-    "cell": ("row", "column", "expected"),
     "error": ("error",),
 }
 

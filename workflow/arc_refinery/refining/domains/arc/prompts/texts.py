@@ -1,7 +1,5 @@
 """Texts of ARC's turns: the task, feedback from executing a program, and answers of the embedded model."""
 
-import numpy as np
-
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Task
@@ -55,8 +53,6 @@ def _feedback_on_pair(number: int, output: Grid, expected: Grid, template: Templ
     if score == 1.0:
         return fill(texts.correct, {"number": number})
     has_other_shape = output.shape != expected.shape
-    if template.form == "difference" and not has_other_shape:
-        return fill(texts.difference, {"number": number, "cells": _differences(output, expected, template)})
     facts = {
         "number": number,
         "similarity": min(round(100 * score), 99),  # a wrong grid never shows 100 %
@@ -64,23 +60,6 @@ def _feedback_on_pair(number: int, output: Grid, expected: Grid, template: Templ
         "grid": ("" if notation.shows_shape else f"{shape_text(output)}:\n") + notation.write(output),
     }
     return fill(texts.wrong, facts)
-
-
-def _differences(output: Grid, expected: Grid, template: Template) -> str:
-    """Return the cells that differ, row by row; both grids have the same shape."""
-    colors = template.notation.colors
-    return "".join(
-        fill(
-            template.feedback.cell,
-            {
-                "row": row,
-                "column": column,
-                "given": colors[output[row, column]],
-                "expected": colors[expected[row, column]],
-            },
-        )
-        for row, column in np.argwhere(output != expected).tolist()
-    )
 
 
 def shape_text(grid: Grid) -> str:
