@@ -30,7 +30,6 @@ rule episodes:
         adapter=of(kind.inputs.arm_adapter, "arm"),
         files=kind.inputs.files_to_read(experiment),
         tools=of(kind.inputs.tools_of_arm, "questions", "arm"),
-        users=of(kind.inputs.users_of_arm, "questions", "arm"),
     output:
         "<results>/{questions}/{arm}/{shard}.parquet",
     log:

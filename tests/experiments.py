@@ -65,7 +65,6 @@ TOOL_USE: dict[str, Changes] = {
     "python": {"tools.1": {"tool": "python"}, "data.train.1.tools": [{"tool": "calculator"}]},
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "more steps": {"training.grpo.save_steps": 6},
-    "a user": {"user": "check-again"},
     "advantages of completions": {"training.grpo.advantage": "group"},
 }
 

@@ -1,4 +1,4 @@
-"""The tool, the data set and the user that docs/tool-use.md shows: those very lines are run."""
+"""The tool and the data set that docs/tool-use.md shows: those very lines are run."""
 
 import re
 import sys
@@ -7,15 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 from checkout import ROOT
-from factories import make_question
 
 from arc_refinery import cli, records
 from arc_refinery.config import check_files, load_experiment, validate_experiment
-from arc_refinery.records.tool_use import EpisodeMessage
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.config import ToolUse
-from arc_refinery.tool_use.episodes.users import Users, ask_users
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -30,7 +27,6 @@ def blocks(title: str) -> dict[str, str]:
 
 
 TOOL, DATA = blocks("A tool of your own"), blocks("A data set of your own")
-USER = blocks("A user who answers")
 
 
 @pytest.fixture(autouse=True)
@@ -40,13 +36,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "mine").mkdir()
     files = {"atlas.py": TOOL["python"], "capitals.jsonl": DATA["json"], "capitals.yaml": DATA["yaml"]}
-    for name, text in (files | {"users.py": USER["python"]}).items():
+    for name, text in files.items():
         (tmp_path / "mine" / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-@pytest.mark.parametrize("example", [TOOL, DATA, USER], ids=["tool", "data", "user"])
+@pytest.mark.parametrize("example", [TOOL, DATA], ids=["tool", "data"])
 def test_they_are_short(example: dict[str, str]):
     assert len(example) == 2
     assert sum(len(text.splitlines()) for text in example.values()) <= MAX_LINES
@@ -69,26 +65,6 @@ def test_the_tools_can_be_called(executor: Executor):
             ("read_notes", {}),
         )
     ] == ["Lima", "L-i-m-a", "Error: ValueError: Spain is unknown", "1 lines", "2 lines", '["one", "two"]']
-
-
-def test_the_user_replies():
-    assert len(USER["python"].splitlines()) < 20
-    demo, example = yaml.safe_load(Path("config/tool-use-demo.yaml").read_text()), yaml.safe_load(USER["yaml"])
-    content = demo | example | {"generation": demo["generation"] | example["generation"]}
-    experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    check_files(experiment, "mine.yaml")
-    question = make_question(question_id="arithmetic/1", text="How many hats?")
-    user = Users({"arithmetic": str(experiment.user_of("arithmetic"))}).of(question)
-    assert user
-    messages: list[EpisodeMessage] = []
-    for answer, expected in (
-        ("#### 5", "How many of what? Please repeat the answer with its unit."),
-        ("#### 5 hats", "You wrote '#### 5 hats'. Are you sure?"),
-        ("#### 7 hats", None),
-    ):
-        messages.append(EpisodeMessage("assistant", answer))
-        assert ask_users([(user, messages)]) == [expected]
-        messages.append(EpisodeMessage("user", str(expected)))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:

@@ -64,7 +64,6 @@ VALUES: dict[str, list[Any]] = {
     "trl": [{"top_entropy_quantile": 0.5}],
     "tool": ["python", "tests/handmade.py:other"],
     "tools": [[{"tool": "calculator"}]],
-    "user": ["check-again", "users.py:reply"],
 }
 # Keys that no job is given, and the files that read them
 READ_BY = {

@@ -58,7 +58,7 @@ OF_REFINING = OF_A_TRAINING | {"n_processes"}
         (Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (Questions, [TUNING], {"shards"}),
-        (Questions, [config.EPISODES], {"tools", "user"}),
+        (Questions, [config.EPISODES], {"tools"}),
         (Sampling, list(Mark), {"tasks_per_batch", "temperature", "top_p"}),
     ],
 )
@@ -223,7 +223,7 @@ class Job(Command):
     name: str = ""
     colors: tuple[str, ...] | None = None
     load_in_4bit: bool = False
-    users: dict[str, str] = Field(default_factory=dict)
+    aliases: dict[str, str] = Field(default_factory=dict)
     flat: Annotated[Small, FLAT, Without(REPORT)] = Small()
     guard: Small = Small()
 
@@ -235,7 +235,7 @@ class Job(Command):
         (Job(name="", colors=None, load_in_4bit=False), "--no-load-in-4bit", ""),
         (Job(dataset_path=Path("a"), load_in_4bit=True), "--load-in-4bit", ""),
         (Job(colors=("black", "dark red")), "--colors black 'dark red'", ""),
-        (Job(users={"sums": "check-again"}), "--users sums check-again", ""),
+        (Job(aliases={"sums": "additions"}), "--aliases sums additions", ""),
         (Job(flat=Small(tools=("a", "b"))), "--lora-r 1 --tools a b", "--no-is-on"),
         (Job(guard=Small(is_on=True)), "--guard.lora-r 1 --guard.tools --guard.hidden 1", "--guard.is-on"),
     ],

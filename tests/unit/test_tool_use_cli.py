@@ -70,7 +70,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 ("--tools read_file --files none", "none: "),
                 ("--tools none.py:f", "none.py: "),
                 ("--tools-of-sets sum calculator", "--tools-of-sets names the set sum, "),
-                ("--users sum check-again", "--users names the set sum, "),
                 ("--tools calculator calculator", "tools: a second tool is called calculator; "),
                 ("--tools-of-sets sums python sums python", "tools: a second tool is called python; "),
             )
@@ -122,7 +121,6 @@ def test_bad_input_ends_with_one_message(
         ("--tools python,seconds=1,seconds=2", "--tools.0 is 'python,seconds=1,seconds=2', with two `seconds`; "),
         ("--tools search", "--tools.0: corpus is missing: "),
         ("--tools-of-sets sums browser", "--tools-of-sets.0.1: 'browser' is not a tool; "),
-        ("--users sums check-agian", "--users.sums: 'check-agian' is not a user; "),
         ("--rewards correct format=x", "--rewards.1.weight is 'x'; "),
         ("--rewards correct correct", "--rewards: two terms have the name correct; "),
         ("--max-calls 0", "--max-calls is 0; "),

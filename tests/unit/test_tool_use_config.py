@@ -19,7 +19,7 @@ from arc_refinery.tool_use.commands import TrainToolUse
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
 
 DEMO = "config/tool-use-demo.yaml"
-SHIPPED = ["config/tool-use.yaml", DEMO, "config/user-demo.yaml", "tests/workflow/tool-use-small.yaml"]
+SHIPPED = ["config/tool-use.yaml", DEMO, "tests/workflow/tool-use-small.yaml"]
 
 Content = dict[str, Any]
 Change = Callable[[Content], Any]

@@ -19,7 +19,6 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault, ToolDown
 from arc_refinery.tool_use.config import Generation, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName, ToolSft
-from arc_refinery.tool_use.episodes.users import NOT_RIGHT, Users
 from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.built_in_tools import Calculator
@@ -79,7 +78,6 @@ def trainer_of(
     generation: Generation = LIMITS,
     model: ModelConfig = NETWORK,
     tools_of_first: tuple[ToolName, ...] = (),
-    users: Users | None = None,
     **changed: Any,
 ) -> Any:
     """TRL's trainer on eight sums, as `arc-refinery train --kind tool-use` makes it.
@@ -105,7 +103,6 @@ def trainer_of(
         executors=(none, none),
         files_hash="",
         seed=0,
-        users=users or Users(),
     )
     job = TrainingJob(
         model=model,
@@ -244,26 +241,6 @@ def test_grpo_on_what_the_embedded_model_samples(tmp_path: Path):
     episodes = [environment.episode for environment in trainer.environments]
     assert sum(len(episode.results) for episode in episodes) > 3
     assert {episode.ending for episode in episodes} >= {"answer", "truncated"}
-
-
-@pytest.mark.parametrize("thinking", [True, False])
-def test_grpo_with_a_user_has_no_loss_on_the_users_messages(thinking: bool, tmp_path: Path):
-    """Scripted turns, then sampled ones, whose answers are mostly wrong; every second question has a user."""
-    users = Users({f"sum-{index}": "check-again" for index in range(0, 8, 2)})
-    generation = LIMITS.model_copy(update={"enable_thinking": thinking})
-    trainer = trainer_of(tmp_path, generation=generation, users=users, temperature=1.5)
-    torch.manual_seed(0)
-    for scripted in (False, True):
-        if scripted:
-            script(trainer, random.Random(5))
-        check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
-        counts = {True: set[int](), False: set[int]()}
-        for environment in trainer.environments:
-            counts[environment.episode.user is not None].add(environment.episode.n_user_messages)
-            said = [message.content for message in environment.episode.messages if message.role == "user"]
-            assert set(said) <= {NOT_RIGHT}
-        assert counts[False] == {0}
-        assert counts[True] & {1, 2}
 
 
 def test_each_episode_has_a_fresh_environment_on_its_own_question(tmp_path: Path):

@@ -92,7 +92,7 @@ def test_an_answer_is_found_where_a_result_has_its_words(results: list[str], ans
 def test_found_answers_and_correct_ones_are_counted():
     cases = [(True, 1.0), (True, 0.0), (True, 1.0), (False, 0.0), (False, 0.0)]
     episodes = [make_episode(reward=reward) for _, reward in cases]
-    texts = [EpisodeTexts(0, (), (), 0, is_found) for is_found, _ in cases]
+    texts = [EpisodeTexts(0, (), (), is_found) for is_found, _ in cases]
     assert answers_found(episodes, texts).to_dict("records") == [
         {"found": True, "episodes": 3, "correct": 2},
         {"found": False, "episodes": 2, "correct": 0},

@@ -18,7 +18,6 @@ from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import Generation, Questions
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
-from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import gsm8k
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.built_in_tools import Calculator
@@ -139,33 +138,6 @@ def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
     assert output.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
 
 
-def test_with_a_user_the_last_answer_counts_and_an_interrupted_job_ends_with_the_same_episodes(
-    setup: EpisodeSettings, tmp_path: Path
-):
-    replied = replace(setup, users=Users({"sums": "check-again"}), n_predictions=1)
-    replied = replace(replied, generation=setup.generation.model_copy(update={"max_episode_tokens": 240}))
-    whole = list(run_shard(QUESTIONS, replied, 0, 1, tmp_path / "whole.parquet"))
-    assert sum(message.role == "user" for episode in whole for message in episode.messages) > 3
-    references = {question.question_id: question.reference for question in QUESTIONS}
-    for episode in whole:
-        assert episode.n_tokens == sum(episode.mask) < len(episode.mask) or len(episode.messages) == 1
-        answer = parse_turn(episode.messages[-1].content).answer if episode.ending == "answer" else None
-        assert episode.reward == gsm8k(answer or "", references[episode.question_id])
-        for index, message in enumerate(episode.messages):
-            if message.role == "user":
-                before = parse_turn(episode.messages[index - 1].content).answer or ""
-                assert gsm8k(before, references[episode.question_id]) == 0.0
-    with pytest.raises(KeyboardInterrupt):
-        list(
-            run_shard(
-                QUESTIONS, replace(replied, open_toolbox=fails_at(QUESTIONS[5])), 0, 1, tmp_path / "again.parquet"
-            )
-        )
-    assert list(run_shard(QUESTIONS, replied, 0, 1, tmp_path / "again.parquet")) == whole
-    records.write(tmp_path / "whole.parquet", Episode, whole, 0, {})
-    assert list(records.read(tmp_path / "whole.parquet", Episode)) == whole
-
-
 def test_what_is_done_is_not_played_again(setup: EpisodeSettings, undisturbed: list[Episode], output: Path):
     refuses = replace(setup, open_toolbox=fails_at(QUESTIONS[0]))
     assert list(run_shard(QUESTIONS[:2], refuses, 0, 1, output)) == undisturbed[:4]
@@ -195,9 +167,8 @@ def test_a_tool_that_cannot_work_ends_the_job_and_what_is_done_stays(
         lambda setup: replace(setup, questions_per_batch=1),
         lambda setup: replace(setup, n_predictions=1),
         lambda setup: replace(setup, renderer=replace(setup.renderer, schemas=())),
-        lambda setup: replace(setup, users=Users({"sums": "check-again"})),
     ],
-    ids=["seed", "limit on calls", "limit of the sandbox", "files", "batches", "repetitions", "tools", "user"],
+    ids=["seed", "limit on calls", "limit of the sandbox", "files", "batches", "repetitions", "tools"],
 )
 def test_progress_of_other_settings_is_forgotten(
     setup: EpisodeSettings, output: Path, other: Callable[[EpisodeSettings], EpisodeSettings]

@@ -57,9 +57,9 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeMessage:
-    """A turn of the model, as it wrote it, or what followed: a tool's result, or a user's message."""
+    """A turn of the model, as it wrote it, or a tool's result."""
 
-    role: str  # assistant, tool, or user
+    role: str  # assistant or tool
     content: str
 
 

@@ -31,7 +31,6 @@ METRIC_TITLES = {
     "share/calling": "share of episodes that call a tool",
     "share/faulty_calls": "share of faulty calls",
     "calls": "calls per episode",
-    "user_messages": "user's messages per episode",
     "share/improved": "share of second turns with a higher reward than the first",
     "kl": "KL from the start (nats/token)",
     "entropy": "entropy (nats/token)",

@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import Field
-
 from arc_refinery import config
 from arc_refinery.commands.flags import Command, GrpoFlags, RuleFiles, RulePath, ShardFlags
 from arc_refinery.commands.outputs import Outputs, Writes, records_file
@@ -16,7 +14,7 @@ from arc_refinery.config import EPISODES, EVALUATION, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
-from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo, User
+from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.training.launch import train
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from arc_refinery.sandbox import Executor
     from arc_refinery.tool_use.calls.formats import CallFormat
     from arc_refinery.tool_use.episodes.rendering import ToolRenderer
-    from arc_refinery.tool_use.episodes.users import Users
     from arc_refinery.tool_use.tools.toolbox import Toolbox
     from arc_refinery.tool_use.training.environment import ToolEnvironment
 
@@ -211,7 +208,7 @@ class Conversations(ToolFlags):
             "without_tools": self.without_tools,
             "n_questions": self.n_questions,
         }
-        _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets()})
+        _check_sets(self.dataset_path, self.choices_of_sets())
         n_questions, n_without, n_long = 0, 0, 0
         renderer = self.renderer()
         check_template(renderer.tokenizer)  # now, not after SFT
@@ -262,22 +259,7 @@ class Conversations(ToolFlags):
         )
 
 
-class UserFlags(Command):
-    """The flag of commands that run episodes."""
-
-    # users who reply to answers, by set of questions: `sums check-again texts mine.py:reply`
-    users: dict[str, User] = Field(default_factory=dict)
-
-    def open_users(self, executors: "tuple[Executor, Executor]", renderer: "ToolRenderer") -> "Users":
-        """Return who replies to answers; raise `InputError` if own users, or the chat template, cannot be used."""
-        from arc_refinery.tool_use.episodes.users import Users
-
-        if self.users:
-            renderer.reply("Is that right?")
-        return Users(self.users, executors)
-
-
-class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
+class TrainToolUse(GrpoFlags, ToolFlags):
     r"""Train a LoRA adapter with GRPO on episodes with tools; an interrupted run resumes from its last checkpoint.
 
     Example:
@@ -298,7 +280,7 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
         from arc_refinery.training.rewards import Reward
 
-        _check_sets(self.dataset_path, {"--tools-of-sets": self.choices_of_sets(), "--users": self.users})
+        _check_sets(self.dataset_path, self.choices_of_sets())
         questions = [question for _, question in records.read_all(self.dataset_path, records.Question)]
         with _two(self.sandbox, self.training.n_jobs, self.modules()) as executors:
             renderer = self.renderer()
@@ -317,11 +299,10 @@ class TrainToolUse(UserFlags, GrpoFlags, ToolFlags):
                 files_hash=self.files_hash(),
                 seed=self.seed,
                 reward=Reward(self.training.rewards),
-                users=self.open_users(executors, renderer),
             )
 
 
-class Episodes(UserFlags, ShardFlags, ToolFlags):
+class Episodes(ShardFlags, ToolFlags):
     r"""Run and grade episodes on a shard of questions; an interrupted run resumes.
 
     Example:
@@ -345,7 +326,7 @@ class Episodes(UserFlags, ShardFlags, ToolFlags):
         from arc_refinery.tool_use.calls.formats import CALL_FORMAT
         from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 
-        _check_sets([self.dataset_path], {"--tools-of-sets": self.choices_of_sets(), "--users": self.users})
+        _check_sets([self.dataset_path], self.choices_of_sets())
         model = self.sampler()
         check_model(model, self.lora_path)
         questions = list(records.read(self.dataset_path, records.Question))
@@ -363,7 +344,6 @@ class Episodes(UserFlags, ShardFlags, ToolFlags):
                 n_predictions=self.n_predictions,
                 questions_per_batch=self.questions_per_batch,
                 seed=self.seed,
-                users=self.open_users(executors, renderer),
             )
             episodes = run_shard(questions, setup, self.shard, self.n_shards, self.shard_file)
             settings = setup.settings() | {"lora_path": self.lora_path}
@@ -373,17 +353,17 @@ class Episodes(UserFlags, ShardFlags, ToolFlags):
         progress_path(self.shard_file).unlink()
 
 
-def _check_sets(paths: Iterable[Path], named: Mapping[str, Iterable[str]]) -> None:
-    """Raise `InputError` if a flag names a set of which there is no question."""
+def _check_sets(paths: Iterable[Path], named: Iterable[str]) -> None:
+    """Raise `InputError` if --tools-of-sets names a set of which there is no question."""
     from arc_refinery import records
 
     ids = [text for path in paths for text in records.texts(path, records.Question, "question_id")]
     there = {text.partition("/")[0] for text in ids}
-    for flag, sets in named.items():
-        if unknown := sorted(set(sets) - there):
-            raise InputError(
-                f"{flag} names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; correct it"
-            )
+    if unknown := sorted(set(named) - there):
+        raise InputError(
+            f"--tools-of-sets names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; "
+            "correct it"
+        )
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from itertools import chain
 from pathlib import Path
 
 from arc_refinery.config.inputs import Paths, adapters, rows_files
-from arc_refinery.config.own_code import OwnCode
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
 
 
@@ -15,8 +14,7 @@ def sft_inputs(_: ToolUse) -> dict[str, Paths]:
 
 def grpo_inputs(experiment: ToolUse) -> dict[str, Paths]:
     data, files = training_questions(experiment), files_to_read(experiment)
-    users = files_of_users(experiment, [questions.name for questions in experiment.data.train])
-    return {"data": data, "files": files, "tools": tools_in_training(experiment), "users": users}
+    return {"data": data, "files": files, "tools": tools_in_training(experiment)}
 
 
 def report_inputs(experiment: ToolUse) -> Paths:
@@ -71,13 +69,3 @@ def tools_in_training(experiment: ToolUse) -> Paths:
 
 def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
     return files_of_tools(experiment.tools_of(questions)) if experiment.arm(arm).tools else []
-
-
-def files_of_users(experiment: ToolUse, sets: Iterable[str]) -> Paths:
-    """Files that define the users of sets of questions."""
-    own = [OwnCode.parse(experiment.user_of(name) or "") for name in sets]
-    return sorted({str(code.path) for code in own if code})
-
-
-def users_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
-    return files_of_users(experiment, [questions]) if experiment.arm(arm).user else []

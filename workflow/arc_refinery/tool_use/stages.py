@@ -16,7 +16,7 @@ from arc_refinery.commands.stages import sampler_settings, training_settings
 from arc_refinery.config.inputs import model_path, on_disk
 from arc_refinery.tool_use import inputs as inputs
 from arc_refinery.tool_use.commands import Conversations, Episodes, TrainToolUse, WriteQuestions
-from arc_refinery.tool_use.config import ToolChoice, ToolUse, User
+from arc_refinery.tool_use.config import ToolChoice, ToolUse
 from arc_refinery.tool_use.inputs import grpo_inputs as grpo_inputs
 from arc_refinery.tool_use.inputs import report_inputs as report_inputs
 from arc_refinery.tool_use.inputs import sft_inputs as sft_inputs
@@ -48,7 +48,6 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Episodes:
         **sampler_settings(experiment, experiment.model),
         seed=experiment.seed,
         files=_files(experiment, tools),
-        users=_users(experiment, [questions] if experiment.arm(arm).user else []),
         n_predictions=experiment.evaluation.n_predictions,
         questions_per_batch=experiment.evaluation.questions_per_batch,
         n_jobs=experiment.cpus("sample"),
@@ -64,7 +63,6 @@ def train(experiment: ToolUse, adapter: str) -> TrainToolUse:
         max_model_len=experiment.model.window,
         tools_of_sets=_tools_of_sets(experiment),
         files=_files(experiment, tools),
-        users=_users(experiment, names),
     )
 
 
@@ -80,11 +78,6 @@ def _episode_settings(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> dic
 def _tools_of_sets(experiment: ToolUse) -> tuple[tuple[str, ToolChoice], ...]:
     """The tools of training sets that have their own."""
     return tuple((train_set.name, tool) for train_set in experiment.data.train for tool in train_set.tools)
-
-
-def _users(experiment: ToolUse, sets: Iterable[str]) -> dict[str, User]:
-    """The users of sets of questions."""
-    return {name: user for name in sets if (user := experiment.user_of(name))}
 
 
 def _files(experiment: ToolUse, tools: Iterable[ToolChoice]) -> Path | None:

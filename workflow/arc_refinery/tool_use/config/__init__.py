@@ -8,7 +8,6 @@ from arc_refinery.tool_use.config.experiment import (
     ToolSft,
     ToolTraining,
     ToolUse,
-    User,
 )
 from arc_refinery.tool_use.config.rewards import EpisodeTerm, ToolGrpo
 

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from arc_refinery.config.arms import COMPARE, BaseArm, Compared
 from arc_refinery.config.base import (
@@ -27,7 +27,7 @@ from arc_refinery.config.base import (
 )
 from arc_refinery.config.experiment import PlannedSampling, Resources, SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
-from arc_refinery.config.own_code import Entry, OwnCode
+from arc_refinery.config.own_code import Entry
 from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
@@ -42,17 +42,6 @@ LEVELS = (1, 2, 3)  # difficulty of the generator's questions
 GENERATOR = "generator"  # value of `corpus` instead of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
-
-
-def _is_user(user: str) -> str:
-    built_in = get_args(BuiltInUser)
-    if user not in built_in and OwnCode.parse(user) is None:
-        raise ValueError(f"{user!r:.100} is not a user; expected {', '.join(built_in)}, or `file.py:name`")
-    return user
-
-
-BuiltInUser = Literal["check-again"]
-User = Annotated[str, AfterValidator(_is_user)]  # check-again, or a function: users.py:reply
 
 
 def _names(value: Any) -> Any:
@@ -150,9 +139,6 @@ class Questions(RowsSource):
     tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
         (), description="Tools for these questions; default: the experiment's."
     )
-    user: Annotated[User | None, EPISODES] = Field(
-        None, description="The user who replies to answers to these questions; default: the experiment's."
-    )
 
     @model_validator(mode="after")
     def _generated_sets_have_a_size(self) -> "Questions":
@@ -188,9 +174,6 @@ class Generation(Strict):
     max_calls: PositiveInt = Field(8, description="Maximum number of tool calls per episode.")
     max_calls_per_turn: PositiveInt = Field(4, description="Maximum number of tool calls per turn.")
     max_result_chars: ResultChars = Field(2000, description="Longest result of a call; longer ones are cut.")
-    max_user_messages: PositiveInt = Field(
-        2, description="Maximum number of messages per episode of the user who replies to answers."
-    )
     stop_token: str = Field(
         "<|im_end|>", min_length=1, max_length=100, description="Token of the model that ends a turn."
     )
@@ -239,7 +222,6 @@ class ToolArm(BaseArm):
         "name of one run of a sweep or seed. With several trainings, an arm with `trained` expands to one arm per run.",
     )
     tools: bool = Field(True, description="Whether tools are offered.")
-    user: bool = Field(True, description="Whether the user of the questions replies to answers.")
 
     @property
     def adapters(self) -> set[str]:
@@ -277,11 +259,6 @@ class ToolUse(Compared[ToolArm]):
         (ToolChoice(tool="calculator"),),
         min_length=1,
         description="Tools that the model can call: each a name, or a section.",
-    )
-    user: User | None = Field(
-        None,
-        description="The user who replies to answers: `check-again`, or `file.py:name`, a function of your own "
-        "(docs/tool-use.md); default: nobody replies.",
     )
     generation: Generation = Field(description="Limits and sampling of episodes.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
@@ -337,11 +314,6 @@ class ToolUse(Compared[ToolArm]):
             ]
             taken += offered
         return faults
-
-    @property
-    def own_functions(self) -> list[tuple[str, OwnCode, str]]:
-        users = [(key, OwnCode.parse(user)) for key, user in self.all_users.items()]
-        return [*super().own_functions, *((key, code, "def reply(episode):") for key, code in users if code)]
 
     @property
     def samplers(self) -> dict[str, ModelConfig]:
@@ -400,18 +372,6 @@ class ToolUse(Compared[ToolArm]):
     def tools_of(self, questions: str) -> tuple[ToolChoice, ...]:
         """The tools of a set of questions."""
         return self.sets[questions].tools or self.tools
-
-    def user_of(self, questions: str) -> str | None:
-        """The user who replies to answers to a set of questions."""
-        return self.sets[questions].user or self.user
-
-    @property
-    def all_users(self) -> dict[str, str]:
-        """Every choice of a user, by its key."""
-        users = {"user": self.user}
-        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
-            users |= {f"data.{side}.{number}.user": questions.user for number, questions in enumerate(sets)}
-        return {key: user for key, user in users.items() if user}
 
     @property
     def all_tools(self) -> dict[str, ToolChoice]:

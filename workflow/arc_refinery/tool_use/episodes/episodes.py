@@ -1,8 +1,8 @@
-"""Run episodes: the model thinks, calls tools, reads their results, continues thinking, answers; a user may reply.
+"""Run episodes: the model thinks, calls tools, reads their results, continues thinking, answers.
 
 Training and evaluation share this code; only the sampler differs. A context consists of the sampled ids; text is never
-re-tokenised. The mask is 1 for sampled ids, including stop tokens, and 0 for results, the user's messages, the
-template's headers, and a stop token added to a turn without one:
+re-tokenised. The mask is 1 for sampled ids, including stop tokens, and 0 for results, the template's headers, and a
+stop token added to a turn without one:
 
     mask  tokens
     1     33  <think>\\n2 rows.\\n</think>\\n\\n
@@ -18,7 +18,6 @@ from typing import Protocol
 from arc_refinery.records.tool_use import Ending, EpisodeMessage
 from arc_refinery.tool_use.calls.turns import ParsedTurn
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
-from arc_refinery.tool_use.episodes.users import User, ask_users
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 
 Logprobs = list[float]
@@ -35,8 +34,6 @@ class EpisodeLimits(Protocol):
     def max_episode_tokens(self) -> int: ...
     @property
     def max_calls(self) -> int: ...
-    @property
-    def max_user_messages(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -51,17 +48,12 @@ class Rollout:
     messages: list[EpisodeMessage] = field(default_factory=list)
     results: list[CallResult] = field(default_factory=list)  # results of all calls, in order
     ending: Ending | None = None
-    user: User | None = None  # None: the first answer ends the episode
     failure: str = ""  # why a tool could not work, with the ending `failed`; such an episode is no result
 
     @property
     def n_counted(self) -> int:
         """Number of calls that count towards the limit: all but those postponed to the next turn."""
         return sum(result.fault != "too_many" for result in self.results)
-
-    @property
-    def n_user_messages(self) -> int:
-        return sum(message.role == "user" for message in self.messages)
 
     @property
     def last_turn(self) -> str:
@@ -94,15 +86,6 @@ def run_episodes(
                     episode.ending = "failed"
                 else:
                     _add_results(episode, results_of_turn, renderer, limits)
-        answered = [
-            (episode, episode.user)
-            for episode in running
-            if episode.ending == "answer" and episode.user and episode.n_user_messages < limits.max_user_messages
-        ]
-        replies = ask_users([(user, episode.messages) for episode, user in answered], renderer.call_format)
-        for (episode, _), text in zip(answered, replies, strict=True):
-            if text is not None:
-                _add_reply(episode, text, renderer, limits)
 
 
 def _add_turn(
@@ -131,33 +114,14 @@ def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRend
     """Add the results of a turn's calls, if there is room for them and another turn."""
     episode.results += results
     texts = [renderer.masked(result.text) for result in results]
-    messages = [EpisodeMessage("tool", text) for text in texts]
-    if not _add_messages(episode, messages, renderer.results(texts), renderer, limits):
-        episode.ending = "tokens"
-
-
-def _add_reply(episode: Rollout, text: str, renderer: ToolRenderer, limits: EpisodeLimits) -> None:
-    """Add the user's message, and continue the episode, if there is room for it and another turn."""
-    text = renderer.masked(text)
-    if _add_messages(episode, [EpisodeMessage("user", text)], renderer.reply(text), renderer, limits):
-        episode.ending = None
-
-
-def _add_messages(
-    episode: Rollout, messages: list[EpisodeMessage], text: str, renderer: ToolRenderer, limits: EpisodeLimits
-) -> bool:
-    """Add messages that the model reads, as `text`, if there is room for them and another turn; return whether.
-
-    An episode ends with a turn of the model, so without room nothing is added.
-    """
-    ids = renderer.ids(text)
+    ids = renderer.ids(renderer.results(texts))
     if episode.completion_ids[-1] not in renderer.call_end_ids:
         ids = [renderer.stop_id, *ids]
     if len(episode.completion_ids) + len(ids) >= limits.max_episode_tokens:
-        return False
+        episode.ending = "tokens"  # it ends with a turn of the model
+        return
     _extend(episode, ids, [0.0] * len(ids), is_sampled=False)
-    episode.messages += messages
-    return True
+    episode.messages += [EpisodeMessage("tool", text) for text in texts]
 
 
 def _extend(episode: Rollout, ids: list[int], logprobs: Logprobs | None, is_sampled: bool) -> None:

@@ -73,7 +73,7 @@ class ToolRenderer:
         return special_marks(self.tokenizer.added_tokens_decoder, self.call_format.marks.pattern)
 
     def masked(self, text: str) -> str:
-        """Return a text from outside the model, such as a result or a user's message, as the model may read it."""
+        """Return a text from outside the model, such as a result, as the model may read it."""
         return without_marks(text, self._marks)
 
     @cached_property
@@ -170,22 +170,6 @@ class ToolRenderer:
         if not stop or not whole.startswith(prefix + stop):
             raise InputError(f"{self._model}: its chat template does not put tool results after {stop!r}")
         return whole.removeprefix(prefix + stop)
-
-    def reply(self, text: str) -> str:
-        """Return the text between an answer's stop token and the next turn: the user's message `text`.
-
-        As the template writes it after a whole conversation. Templates such as Qwen3's then omit the thoughts of the
-        turns before; an episode keeps them, because it is continued and never rendered again.
-        """
-        answer: ChatMessage = {"role": "assistant", "content": "the answer"}
-        messages = [_QUESTION, answer, {"role": "user", "content": text}]
-        whole = self._rendered(messages, add_generation_prompt=True)
-        _, stop, following = whole.partition(f"{answer['content']}{self.stop_token}")
-        if not stop or text.strip() not in following:
-            raise InputError(
-                f"{self._model}: its chat template does not put a user's message after {self.stop_token!r}"
-            )
-        return following
 
     def ids(self, text: str) -> list[int]:
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])

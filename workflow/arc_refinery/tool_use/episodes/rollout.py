@@ -4,7 +4,7 @@ Batches are the same for any number of shards, because padding changes the order
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
-from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import EpisodeGrade, grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSettings:
-    """Everything that determines an episode: model, adapter, tools, users, limits, seed."""
+    """Everything that determines an episode: model, adapter, tools, limits, seed."""
 
     model: ModelConfig
     adapter: Path | None
@@ -39,7 +38,6 @@ class EpisodeSettings:
     n_predictions: int  # episodes per question
     questions_per_batch: int
     seed: int
-    users: Users = field(default_factory=Users)
 
     def settings(self) -> dict[str, Any]:
         """Return everything that determines the episodes, except the adapter's weights and the questions."""
@@ -52,7 +50,6 @@ class EpisodeSettings:
             "n_predictions": self.n_predictions,
             "questions_per_batch": self.questions_per_batch,
             "seed": self.seed,
-            **self.users.identity(),
         }
 
 
@@ -101,9 +98,7 @@ def _run_batch(
     prompted = [
         (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
     ]
-    rollouts = [
-        Rollout(list(ids), setup.open_toolbox(question), user=setup.users.of(question)) for question, ids in prompted
-    ]
+    rollouts = [Rollout(list(ids), setup.open_toolbox(question)) for question, ids in prompted]
 
     n_ended = 0
 

@@ -194,4 +194,4 @@ def check_arms_differ(experiment: ToolUse, questions: str, files: Mapping[str, l
 def _settings_of_arm(experiment: ToolUse, questions: str, arm: str) -> tuple[Any, ...]:
     settings = experiment.arm(arm)
     tools = experiment.tools_of(questions) if settings.tools else ()
-    return tools, experiment.user_of(questions) if settings.user else None, experiment.adapter_of(arm)
+    return tools, experiment.adapter_of(arm)

@@ -30,7 +30,6 @@ class EpisodeTexts:
     n_thought_chars: int  # in all its thoughts
     result_chars: tuple[int, ...]  # per result that the model read
     calls_of_turns: tuple[int, ...]  # answered calls in each turn of the model
-    n_user_messages: int
     shows_answer: bool = False  # whether a result contains the correct answer
     answers_with_call: bool = False  # whether the answer looks like a call of another format, which is not run
 
@@ -40,12 +39,10 @@ def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: st
     turns = [parse_turn(message.content, call_format) for message in episode.messages if message.role == "assistant"]
     results = [message.content for message in episode.messages if message.role == "tool"]
     calls = _calls_of_turns(episode.messages, len(episode.calls))
-    n_user_messages = sum(message.role == "user" for message in episode.messages)
     return EpisodeTexts(
         sum(len(turn.thinking) for turn in turns),
         tuple(map(len, results)),
         calls,
-        n_user_messages,
         any(_contains(result, answer) for result in results),
         episode.ending == "answer" and bool(turns) and _looks_like_call(turns[-1].answer or "", call_format),
     )
@@ -127,14 +124,3 @@ def answers_found(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) ->
         rewards = [episode.reward for episode, text in pairs if text.shows_answer == is_found]
         rows.append({"found": is_found, "episodes": len(rewards), "correct": rewards.count(1.0)})
     return pd.DataFrame(rows)
-
-
-def episodes_by_user_messages(episodes: Sequence[Episode], texts: Sequence[EpisodeTexts]) -> pd.DataFrame:
-    """Return one row per number of user's messages 0, 1, ...: the episodes that have so many, and the correct ones."""
-    rewards: dict[int, list[float]] = {}
-    for episode, text in zip(episodes, texts, strict=True):
-        rewards.setdefault(text.n_user_messages, []).append(episode.reward)
-    rows = [
-        {"user_messages": n, "episodes": len(rewards[n]), "correct": rewards[n].count(1.0)} for n in sorted(rewards)
-    ]
-    return pd.DataFrame(rows, columns=["user_messages", "episodes", "correct"])

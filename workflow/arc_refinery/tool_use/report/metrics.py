@@ -16,7 +16,6 @@ from arc_refinery.tool_use.grading.metrics import (
     answers_found,
     calls_by_tool,
     calls_by_turn,
-    episodes_by_user_messages,
 )
 
 NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing tool
@@ -30,11 +29,6 @@ def section(experiment: ToolUse, results: EvaluatedQuestions, files: Attachments
     by_turn = _stacked({arm: calls_by_turn(results.texts_of_arm(arm)) for arm in arms})
     lengths = text_lengths(results, arms)
     tables = {"tools": by_tool, "turns": by_turn, "lengths": lengths, "votes": votes(results, arms)}
-    if experiment.user_of(name):
-        replied = {
-            arm: episodes_by_user_messages(results.episodes_of_arm(arm), results.texts_of_arm(arm)) for arm in arms
-        }
-        tables["users"] = _stacked(replied)
     if results.settings.form == "text":
         tables["found"] = _stacked(
             {arm: answers_found(results.episodes_of_arm(arm), results.texts_of_arm(arm)) for arm in arms}
@@ -54,7 +48,6 @@ def section(experiment: ToolUse, results: EvaluatedQuestions, files: Attachments
         markdown_table(*_turns(by_turn, arms)),
         f"Calls per episode that has the turn, and the number of these episodes. [As CSV]({links['turns']}).",
         *(_found_section(tables["found"], arms, links["found"]) if "found" in tables else []),
-        *(_users_section(tables["users"], arms, links["users"]) if "users" in tables else []),
         "### Lengths of thoughts and results",
         markdown_table(*_lengths(lengths)),
         "In characters: the thoughts of a whole episode, and each result that the model read. "
@@ -173,24 +166,6 @@ def _found_section(table: pd.DataFrame, arms: Sequence[str], link: str) -> list[
         "### Answers found",
         markdown_table(["arm", "episodes that found it", "correct of these", "correct of the others"], rows),
         f"Found: a result of a call contains the correct answer. [As CSV]({link}).",
-    ]
-
-
-def _users_section(by_messages: pd.DataFrame, arms: Sequence[str], link: str) -> list[str]:
-    cells = {
-        (row["arm"], row["user_messages"]): f"{row['episodes']} ({percent(row['correct'] / row['episodes'])})"
-        for row in by_messages.to_dict("records")
-    }
-    most = int(by_messages["user_messages"].max())
-    rows: list[list[object]] = []
-    for arm in arms:
-        rows_of_arm = by_messages[by_messages["arm"] == arm]
-        mean = np.average(rows_of_arm["user_messages"], weights=rows_of_arm["episodes"])
-        rows.append([f"`{arm}`", f"{mean:.2f}", *(cells.get((arm, n), "–") for n in range(most + 1))])
-    return [
-        "### The user's messages",
-        markdown_table(["arm", "messages per episode", *(f"episodes with {n}" for n in range(most + 1))], rows),
-        f"In brackets: how many of these episodes are correct. [As CSV]({link}).",
     ]
 
 

@@ -33,7 +33,6 @@ from arc_refinery.tool_use.config.rewards import CORRECT, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
-from arc_refinery.tool_use.episodes.users import Users
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.failures import FailureLimit, spread, without_failed
@@ -191,21 +190,16 @@ def _metrics(episodes: Sequence[Rollout]) -> dict[str, float]:
         metrics["share/failed"] = fmean(episode.failure != "" for episode in episodes)
     if results:
         metrics["share/faulty_calls"] = fmean(result.fault is not None for result in results)
-    if any(episode.user for episode in episodes):
-        metrics["user_messages"] = fmean(episode.n_user_messages for episode in episodes)
     return metrics
 
 
 class ToolTrainer(Trainer):
-    def __init__(
-        self, renderer: ToolRenderer, generation: Generation, users: Users, settings: ToolGrpo, **arguments: Any
-    ) -> None:
+    def __init__(self, renderer: ToolRenderer, generation: Generation, settings: ToolGrpo, **arguments: Any) -> None:
         super().__init__(settings=settings, **arguments)
         self.failures = FailureLimit(settings.max_failed, settings.prompts_per_step * settings.num_generations)
         self._tokenizer.response_template = None  # otherwise TRL also parses first turns, and deeply nested JSON raises
         self.renderer = renderer
         self.generation = generation
-        self.users = users
 
     def _tool_call_loop(
         self,
@@ -227,8 +221,7 @@ class ToolTrainer(Trainer):
             return first_turns.pop() if first_turns else self._generate_single_turn(contexts, None, {}, 1)
 
         for environment, ids in zip(environments, prompt_ids, strict=True):
-            user = self.users.of(environment.question)
-            environment.episode = Rollout(list(ids), environment.toolbox, user=user)
+            environment.episode = Rollout(list(ids), environment.toolbox)
         episodes = [environment.episode for environment in environments]
         sampled_before = self._seconds["sampling"]
         with self.timed("tools"):
@@ -303,7 +296,6 @@ class ToolEnvironment:
     files_hash: str  # hash of what tools read
     seed: int
     reward: Reward = field(default_factory=lambda: Reward(CORRECT))
-    users: Users = field(default_factory=Users)
 
     def __post_init__(self) -> None:
         self.tool_sets: list[list[ToolSignature]] = []  # all different ones
@@ -327,7 +319,6 @@ class ToolEnvironment:
             "files": self.files_hash,
             "questions": settings_hash({question.question_id: repr(question) for question in self.questions}),
             **({} if self.reward.terms == CORRECT else {"reward": self.reward.identity()}),
-            **self.users.identity(),
         }
 
     def arguments(self) -> dict[str, Any]:
@@ -343,7 +334,6 @@ class ToolEnvironment:
         return ToolTrainer(
             self.renderer,
             self.generation,
-            self.users,
             settings=self.training,
             scorer=Rewards(
                 self.executors,

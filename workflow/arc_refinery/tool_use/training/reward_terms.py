@@ -22,7 +22,7 @@ class ScoredEpisode:
     """A finished episode, as a reward of the user reads it."""
 
     question: Question
-    messages: tuple[EpisodeMessage, ...]  # after the question: roles `assistant`, `tool` and `user`
+    messages: tuple[EpisodeMessage, ...]  # after the question: roles `assistant` and `tool`
     calls: tuple[Call, ...]  # in order, each with its tool and fault
     ending: str  # answer, truncated, tokens, calls
     n_tokens: int  # written by the model
