@@ -1,5 +1,5 @@
-# Train the embedded models from scratch: `snakemake pretrain`, `pretrain_tool_use` and `pretrain_search`. Their weights are
-# in the repository, so no experiment needs this.
+# Train the embedded models from scratch: `snakemake pretrain` and `pretrain_tool_use`. Their weights are in the repository,
+# so no experiment needs this.
 
 # Parts of a pretraining, by `--model` of `python -m pretraining`: the part whose weights it continues, if any, and flags
 LOWER_RATES = "--muon-learning-rate 0.006 --adamw-learning-rate 0.002"
@@ -12,7 +12,6 @@ PRETRAINING = {
         "--n-chunks 12 --batch-tokens 3072 --muon-learning-rate 0.002 --adamw-learning-rate 0.0007",
     ),
     "tool-use": ([], "--n-chunks 140 --window 1024"),
-    "search": (["tool-use"], f"--n-chunks 40 --window 1024 {LOWER_RATES}"),
 }
 
 
@@ -50,8 +49,3 @@ rule pretrain:
 rule pretrain_tool_use:
     input:
         "results/pretrained/tool-use",
-
-
-rule pretrain_search:
-    input:
-        "results/pretrained/search",

@@ -311,7 +311,6 @@ def with_tokenizer_of(model: str) -> Change:
         (configured(num_hidden_layers=-1), "6"),
         (configured(num_hidden_layers=-5), "6"),
         (with_tokenizer_of("tiny-tools"), "tokenizer"),
-        (with_tokenizer_of("tiny-search"), "tokenizer"),
     ],
 )
 def test_files_of_several_models_are_refused(tmp_path: Path, change: Change, words: str) -> None:

@@ -171,7 +171,7 @@ def chat_folder(path: Path, template: str, **files: dict[str, Any]) -> str:
 TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<turn>{% endfor %}"
 
 
-@pytest.mark.parametrize("model", [TINY, TINY_TOOLS, f"{TINY}-search"])
+@pytest.mark.parametrize("model", [TINY, TINY_TOOLS])
 def test_answers_of_the_embedded_models_end(model: str):
     check_answers_end(load_tokenizer(model))
 

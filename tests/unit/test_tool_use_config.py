@@ -101,6 +101,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["data"].update(heldout=[]),
         "data.heldout",
     ),
+    "generated texts": (
+        lambda c: train(c, form="text"),
+        "data.train.0 generator text file",
+    ),
     "generator that is not told how many": (
         lambda c: c["data"]["train"][0].pop("n_questions"),
         "data.train.0 n_questions",
@@ -503,10 +507,6 @@ def test_the_corpus_of_a_search_is_an_input(content: Content, in_a_checkout: Pat
     check_files(experiment, "mine.yaml")
     heldout, arm = experiment.set_names[0], experiment.arms[0].name
     assert tool_inputs.tools_of_arm(experiment, heldout, arm) == ["texts.jsonl"]
-    content["tools"][0]["corpus"] = "generator"
-    experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    check_files(experiment, "mine.yaml")
-    assert tool_inputs.tools_of_arm(experiment, heldout, arm) == []
 
 
 def test_what_a_held_out_set_searches_is_an_input_of_its_own_episodes_alone(content: Content):

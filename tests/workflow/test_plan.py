@@ -214,9 +214,7 @@ def test_the_rules_pass_snakemakes_lint(fresh: Checkout, config: str):
 def test_nothing_is_planned_for_the_pretrained_model(fresh: Checkout):
     assert "pretrain" not in fresh.planned()
     assert fresh.planned("pretrain") == Counter(pretrain_part=4, pretrain=1)
-    assert fresh.planned("pretrain_tool_use", "pretrain_search") == Counter(
-        pretrain_part=2, pretrain_tool_use=1, pretrain_search=1
-    )
+    assert fresh.planned("pretrain_tool_use") == Counter(pretrain_part=1, pretrain_tool_use=1)
 
 
 def test_a_failed_check_of_the_doctor_fails_the_run(fresh: Checkout):

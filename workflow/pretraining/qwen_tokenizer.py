@@ -6,9 +6,7 @@ description: these texts are the same in all prompts, and would otherwise be mos
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from copy import deepcopy
-from typing import Any
+from collections.abc import Iterable
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, trainers
 from tokenizers.models import BPE
@@ -49,13 +47,6 @@ def build_qwen_tokenizer(texts: Iterable[str], max_length: int) -> PreTrainedTok
     )
     fast.add_tokens([AddedToken(text, special=False, normalized=False) for text in [*TAGS, *_fixed_texts(fast)]])
     return fast
-
-
-def with_tools(tokenizer: PreTrainedTokenizerFast, schemas: Sequence[dict[str, Any]]) -> PreTrainedTokenizerFast:
-    """Return the tokenizer with a further token for the description of each tool; the others keep their ids."""
-    more = deepcopy(tokenizer)
-    more.add_tokens([AddedToken(json.dumps(schema), special=False, normalized=False) for schema in schemas])
-    return more
 
 
 def _fixed_texts(tokenizer: PreTrainedTokenizerFast) -> list[str]:

@@ -39,7 +39,8 @@ class ToolConversations:
     def __init__(self, max_length: int) -> None:
         self.tokenizer: PreTrainedTokenizerFast = build_qwen_tokenizer(_texts(), max_length)
         self._renderers = {offered: ToolRenderer(self.tokenizer, _schemas(offered), True, END) for offered in OFFERED}
-        self._mask = AnswerMask(self.tokenizer)
+        self._start, self._end = (int(self.tokenizer.convert_tokens_to_ids(mark)) for mark in (START, END))
+        self._header = list(self.tokenizer(f"{START}assistant\n", add_special_tokens=False)["input_ids"])
 
     def conversation(self, progress: float, *address: int | str) -> list[int] | None:
         rng = random.Random(stream_seed("tool-use", *address))
@@ -53,17 +54,7 @@ class ToolConversations:
         return ids if len(ids) <= MAX_TOKENS else None
 
     def masks(self, ids: Ids) -> tuple[Masks, Masks]:
-        return self._mask(ids)
-
-
-class AnswerMask:
-    """Masks the assistant's turns, without headers, with end tokens; the second mask is empty."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
-        self._start, self._end = (int(tokenizer.convert_tokens_to_ids(mark)) for mark in (START, END))
-        self._header = list(tokenizer(f"{START}assistant\n", add_special_tokens=False)["input_ids"])
-
-    def __call__(self, ids: Ids) -> tuple[Masks, Masks]:
+        """Mask the assistant's turns, without headers, with end tokens; the second mask is empty."""
         position = np.arange(ids.shape[1])
         begun = np.maximum.accumulate(np.where(ids == self._start, position, 0), axis=1)
         ended = np.maximum.accumulate(np.where(ids == self._end, position, -1), axis=1)

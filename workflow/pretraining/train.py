@@ -34,8 +34,8 @@ Network: TypeAlias = "LlamaForCausalLM | Qwen3ForCausalLM"
 class PretrainingSettings(Strict):
     """Settings of a pretraining; the shipped weights were made with the flags in rules/pretrain.smk."""
 
-    # `refining` continues `tasks`, `reading` that, `insisting` that; `search` continues `tool-use`
-    model: Literal["tasks", "refining", "reading", "insisting", "tool-use", "search"] = "tasks"
+    # `refining` continues `tasks`, `reading` that, `insisting` that
+    model: Literal["tasks", "refining", "reading", "insisting", "tool-use"] = "tasks"
     start: LineOrNone = ""  # folder of the weights that are continued
     start_share: Share = 0.0  # weight of the start in the written mean of weights before and after training
     seed: Seed = 0  # seeds every random choice
@@ -92,25 +92,13 @@ def _writer_and_model(settings: PretrainingSettings) -> tuple[Writer, Network]:
 
             questions = ToolConversations(settings.window)
             return questions, build_qwen_model(questions.tokenizer, settings.window)
-        case "search":
-            from pretraining.search_conversations import SearchConversations
-
-            start = _start(settings)
-            depots = SearchConversations(PreTrainedTokenizerFast.from_pretrained(start))
-            model = Qwen3ForCausalLM.from_pretrained(start, dtype=torch.float32)
-            model.resize_token_embeddings(len(depots.tokenizer))  # draws the new rows
-            return depots, model
 
 
 def _started(settings: PretrainingSettings) -> LlamaForCausalLM:
-    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(_start(settings), dtype=torch.float32)
-    return model
-
-
-def _start(settings: PretrainingSettings) -> str:
     if not settings.start:
         raise InputError(f"--model {settings.model} continues a model's weights: name its folder with --start")
-    return settings.start
+    model: LlamaForCausalLM = LlamaForCausalLM.from_pretrained(settings.start, dtype=torch.float32)
+    return model
 
 
 @torch.no_grad()

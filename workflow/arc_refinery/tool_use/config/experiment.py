@@ -39,7 +39,6 @@ CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/call
 Form = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
 LEVELS = (1, 2, 3)  # difficulty of the generator's questions
-GENERATOR = "generator"  # value of `corpus` instead of a file of passages
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
 
@@ -78,7 +77,7 @@ class ToolChoice(Entry):
     corpus: Line | None = Field(
         None,
         description="For `search`: a .jsonl, .jsonl.gz, .json or .parquet file; a row has a `text`, and optionally a "
-        "`title`. `generator`: the passages that answer the generator's questions of the form `text`.",
+        "`title`.",
     )
     passages: PositiveInt = Field(3, description="For `search`: passages per result.")
 
@@ -91,7 +90,7 @@ class ToolChoice(Entry):
 
     @property
     def corpus_file(self) -> Path | None:
-        return Path(self.corpus) if self.corpus and self.corpus != GENERATOR else None
+        return Path(self.corpus) if self.corpus else None
 
     @model_validator(mode="after")
     def _settings_fit_the_tool(self) -> Self:
@@ -105,7 +104,7 @@ class ToolChoice(Entry):
         if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
             raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")
         if self.tool == "search" and not self.corpus:
-            raise ValueError("corpus is missing: the file of passages that `search` looks through, or `generator`")
+            raise ValueError("corpus is missing: the file of passages that `search` looks through")
         for key in ("corpus", "passages"):
             if self.tool != "search" and getattr(self, key) != ToolChoice.model_fields[key].default:
                 raise ValueError(f"{key} belongs to `search`, not to {self.tool}; remove it")
@@ -141,7 +140,9 @@ class Questions(RowsSource):
     )
 
     @model_validator(mode="after")
-    def _generated_sets_have_a_size(self) -> "Questions":
+    def _generated_sets_can_be_made(self) -> "Questions":
+        if self.source == "generator" and self.form == "text":
+            raise ValueError("the generator makes no questions of the form `text`; set source to `file` or `hub`")
         if self.source == "generator" and self.n_questions is None:
             raise ValueError("n_questions is missing: the generator needs the number to make")
         return self

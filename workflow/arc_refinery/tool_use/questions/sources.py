@@ -21,9 +21,7 @@ from arc_refinery.tool_use.questions.data import (
     gsm8k_question,
     mbpp_question,
     questions_from_file,
-    text_question,
 )
-from arc_refinery.tool_use.questions.depot import depot_row
 from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row, mbpp_row
 
 
@@ -60,7 +58,7 @@ def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator
             case "mbpp":
                 yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
             case "text":
-                yield text_question(depot_row(level, split, seed, number), name, name)
+                raise AssertionError("the config refuses such a set")
 
 
 @dataclass(frozen=True, slots=True)

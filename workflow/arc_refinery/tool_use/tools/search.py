@@ -19,9 +19,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.rows import read_rows
 from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall
-from arc_refinery.tool_use.config.experiment import GENERATOR, ToolChoice
+from arc_refinery.tool_use.config import ToolChoice
 from arc_refinery.tool_use.config.tool_signatures import text_signature
-from arc_refinery.tool_use.questions.depot import depot
 
 MAX_WORDS = 64  # in a query
 _WORD = re.compile(r"\w+")
@@ -60,9 +59,7 @@ def best_passages(corpus: sqlite3.Connection, query: str, n: int) -> str:
 
 @cache
 def open_corpus(corpus: str) -> sqlite3.Connection:
-    """Index a file of passages, or the generator's; raises `InputError`."""
-    if corpus == GENERATOR:
-        return indexed(depot().passages())
+    """Index a file of passages; raises `InputError`."""
     path = Path(corpus)
     index = indexed(_passages(path))
     if not index.execute("SELECT 1 FROM passages LIMIT 1").fetchone():
