@@ -2,7 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from arc_refinery.config import (
     Sandbox,
     check_files,
     environment_warnings,
+    experiment_class,
     load_experiment,
     validate_experiment,
 )
@@ -668,6 +671,45 @@ def test_the_reference_has_a_row_with_type_default_and_meaning():
     row = rows[1]  # SFT has one, too
     assert row.startswith("| `loss_type` | `grpo` or `dr_grpo` or `dapo` or ")
     assert row.endswith('| `"grpo"` | How token losses are clipped and averaged (TRL). |')
+
+
+def keys_in_schema(schema: dict[str, Any], definitions: dict[str, Any], section: str = "") -> Iterator[tuple[str, str]]:
+    """Section and key of each field of a schema and of the sections and lists of sections in it."""
+    schema = schema | (definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else {})
+    for inner in (*schema.get("anyOf", []), *([schema["items"]] if "items" in schema else [])):
+        yield from keys_in_schema(inner, definitions, section)
+    for key, field in schema.get("properties", {}).items():
+        yield section, key
+        yield from keys_in_schema(field, definitions, f"{section}.{key}".strip("."))
+
+
+@pytest.mark.parametrize(
+    ("title", "kind", "domain"),
+    [
+        ("`domain: arc`", "refining", "arc"),
+        ("`domain: code`", "refining", "code"),
+        ("`kind: tool-use`", "tool-use", ""),
+    ],
+)
+def test_the_reference_has_every_key_of_a_kind_once_in_the_parts_that_name_it(title: str, kind: str, domain: str):
+    parts = [part.partition("\n") for part in config_docs.reference().split("\n## ")[1:]]
+    tables = [table for heading, _, part in parts if title in heading for table in part.split("\n### ")[1:]]
+    keys = [
+        (section.strip("`").replace("the top level", ""), key)
+        for table in tables
+        for section in table.partition("\n")[0].split(", ")
+        for key in re.findall(r"^\| `(\w+)`", table, re.MULTILINE)
+    ]
+    schema = experiment_class(kind, domain).model_json_schema()
+    assert sorted(keys) == sorted(set(keys_in_schema(schema, schema["$defs"])))
+
+
+def test_the_reference_has_no_row_of_a_section_twice():
+    rows: Counter[tuple[str, str]] = Counter()
+    for table in config_docs.reference().split("\n### ")[1:]:
+        lines = [line.partition(" Differs with ")[0] for line in table.splitlines() if line.startswith("| `")]
+        rows.update((section, line) for section in table.partition("\n")[0].split(", ") for line in lines)
+    assert [row for row, n in rows.items() if n > 1] == []
 
 
 def keys_of(content: Any) -> set[str]:

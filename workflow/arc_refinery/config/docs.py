@@ -52,11 +52,32 @@ def schema_text() -> str:
 
 
 def reference() -> str:
-    """Return one table per section of the configuration."""
-    tables = []
+    """Return tables of all keys. A row that several experiments or sections share is printed once.
+
+    The keys that SFT and GRPO share in all experiments are below `## Keys with `domain: arc`, `domain: code`,
+    `kind: tool-use``, in the table `### `training.sft`, `training.grpo``.
+    """
+    rows: dict[tuple[str, str, str], list[str]] = {}  # experiments that have the row
     for title, kind, domain in _experiments():
-        tables += [f"## Keys with {title}\n", *_tables("the top level", experiment_class(kind, domain))]
-    return "".join(f"\n{line}" if line.startswith("#") else line for line in tables)
+        for row in _rows("the top level", experiment_class(kind, domain)):
+            rows.setdefault(row, []).append(title)
+    keys: dict[tuple[str, str], list[str]] = {}  # experiments that have the key
+    for (section, key, _), titles in rows.items():
+        keys.setdefault((section, key), []).extend(titles)
+    parts: dict[tuple[str, ...], dict[str, list[str]]] = {}  # sections that have the line
+    for (section, key, text), titles in rows.items():
+        others = [title for title in keys[section, key] if title not in titles]
+        note = f" Differs with {', '.join(others)}." if others else ""
+        parts.setdefault(tuple(titles), {}).setdefault(f"| `{key}` | {text}{note} |\n", []).append(section)
+    lines = []
+    for experiments in sorted(parts, key=len, reverse=True):
+        lines.append(f"\n## Keys with {', '.join(experiments)}\n")
+        tables: dict[str, list[str]] = {}
+        for line, sections in parts[experiments].items():
+            tables.setdefault(", ".join(sections), []).append(line)
+        for sections_of_table, table in tables.items():
+            lines += [f"\n### {sections_of_table}\n\n| key | type | default | meaning |\n|---|---|---|---|\n", *table]
+    return "".join(lines)
 
 
 def _experiments() -> Iterator[tuple[str, str, str]]:
@@ -65,24 +86,18 @@ def _experiments() -> Iterator[tuple[str, str, str]]:
     yield from ((f"`kind: {kind}`", kind, "") for kind in KINDS if kind != "refining")
 
 
-def _tables(title: str, model: type[BaseModel]) -> Iterator[str]:
-    yield f"### {title}\n\n| key | type | default | meaning |\n|---|---|---|---|\n"
+def _rows(title: str, model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
+    """Yield section, key, and type, default and meaning, of the keys of a section and of the sections in it."""
     sections: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
-        section = _section(field.annotation)
-        if section is not None:
+        kind = _type(field.annotation)
+        if section := _section(field.annotation):
+            kind = "list" if get_origin(field.annotation) is tuple else "section"
             path = name if title == "the top level" else f"{title.strip('`')}.{name}"
             sections.append((f"`{path}`", section))
-        kind = (
-            "list"
-            if section and get_origin(field.annotation) is tuple
-            else "section"
-            if section
-            else _type(field.annotation)
-        )
-        yield f"| `{name}` | {kind} | {_default(field)} | {field.description} |\n"
+        yield title, name, f"{kind} | {_default(field)} | {field.description}"
     for path, section in sections:
-        yield from _tables(path, section)
+        yield from _rows(path, section)
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
