@@ -57,9 +57,8 @@ class PolicyGradient(Optimizer):
     )
     steps_per_generation: PositiveInt = Field(
         1,
-        description="Optimizer steps whose prompts are answered at once, as one batch. Above 1, less time goes to "
-        "sampling, but all steps of a batch except the first learn from completions of older weights, and "
-        "`scale_rewards: batch` is over all of them (docs/methods.md). `save_steps` must be a multiple.",
+        description="Optimizer steps whose prompts are answered as one batch, which takes less time; all steps except "
+        "the first learn from completions of older weights (docs/methods.md). `save_steps` must be a multiple.",
     )
     scale_rewards: Annotated[Literal["group", "batch", "none"], TRL] = Field(
         "batch", description="Divide advantages by the rewards' deviation over this."
@@ -84,14 +83,14 @@ class PolicyGradient(Optimizer):
     prompts_per_step: PositiveInt = Field(1, description="Prompts per optimizer step.")
     shared_prefix: Literal["auto", "off"] = Field(
         "auto",
-        description="Read each prompt once for all of its completions when training: faster, in less memory, equal but "
-        "for rounding, and for what `bnpo` and `entropy_coef` average if there are several passes. `auto`: where the "
-        "model allows it, which excludes Unsloth and sliding windows.",
+        description="Read each prompt once for all of its completions in training: faster, in less memory, equal but "
+        "for rounding (docs/methods.md). `auto`: where the model allows it, which excludes Unsloth and sliding "
+        "windows.",
     )
     n_heldout: NonNegativeInt = Field(
         0,
-        description="Number of prompts held out of training; the checkpoint with the best mean reward on them becomes "
-        "the adapter. 0: the last step does.",
+        description="Prompts held out of training; the checkpoint with the best mean reward on them becomes the "
+        "adapter. 0: the last step does.",
     )
     keep_best: PositiveInt = Field(
         2, description="Checkpoints with the best held-out reward to keep, in addition to the newest."
@@ -126,8 +125,8 @@ class PolicyGradient(Optimizer):
     )
     sleep_mode: Annotated[bool, TUNING] = Field(
         False,
-        description="For `vllm-colocate`: while the adapter is updated, vLLM drops its cache and moves its weights to "
-        "the machine's memory (`resources.train.mem_mb`), so that both fit a smaller GPU.",
+        description="For `vllm-colocate`: during updates, vLLM drops its cache and moves its weights to the machine's "
+        "memory (`resources.train.mem_mb`), to fit a smaller GPU.",
     )
     trl: dict[str, Keyword] = Field(
         {},

@@ -24,7 +24,7 @@ class ModelConfig(Strict):
     )
     revision: Line | None = Field(
         None,
-        description="For a hub model: branch, tag or commit to fetch (default: the default branch). The report shows "
+        description="For a hub model: branch, tag or commit to fetch; default: the default branch. The report shows "
         "the fetched commit; set it here to pin it.",
     )
     backend: Backend = Field("transformers", description="Library that samples from the model.")
@@ -43,18 +43,18 @@ class ModelConfig(Strict):
     )
     kv_cache_gb: Annotated[Gigabytes | None, TUNING] = Field(
         None,
-        description="GiB of vLLM's KV cache when sampling, instead of what its share leaves: vLLM then does not "
-        "measure the GPU, so several jobs can use one. Its share must still be free when it starts.",
+        description="GiB of vLLM's KV cache when sampling, so that several jobs can share a GPU; "
+        "`gpu_memory_utilization` is then only the share that must be free at the start.",
     )
     kv_cache_dtype: KvCacheDtype = Field(
         "auto",
-        description="Precision of vLLM's KV cache when it samples attempts or episodes, not in training. `auto`: that "
-        "of `dtype`; `fp8`: half as large and faster to read, but completions change slightly. Needs an H100 or H200.",
+        description="Precision of vLLM's KV cache when it samples, except in training. `auto`: that of `dtype`; "
+        "`fp8`: half as large and faster to read, but completions change slightly (H100 or H200 only).",
     )
     batch_invariant: bool = Field(
         False,
-        description="vLLM's mode in which sums do not depend on what else is in the batch, when it samples attempts or "
-        "episodes, not in training: a resumed or differently sharded job is meant to write the same. Slower; GPU only.",
+        description="vLLM's mode in which sums do not depend on the batch, except in training: a resumed or "
+        "differently sharded job is meant to write the same. Slower; GPU only.",
     )
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
 
@@ -96,8 +96,8 @@ class Sandbox(Strict):
     memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: Annotated[PositiveInt, GRADING] = Field(
         1,
-        description="For grading: how many programs may share a process, if they cannot disturb each other; 32 makes "
-        "bulk scoring cheaper, 1 isolates every program.",
+        description="For grading: programs that may share a process, if they cannot disturb each other; 32 makes bulk "
+        "scoring cheaper, 1 isolates every program.",
     )
     allow_without_seccomp: bool = Field(
         False,

@@ -87,8 +87,8 @@ class Methods(Strict):
     )
     seeds: tuple[Seed, ...] = Field(
         (),
-        description="Repeat all training with each of these seeds, so that the report can show how much results vary; "
-        "adapters are then called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
+        description="Repeat all training with each of these seeds, to see how much results vary; adapters are then "
+        "called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
     )
 
     @property

@@ -29,9 +29,9 @@ class Turn(Strict):
     )
     adapter: AdapterName = Field(
         "none",
-        description="Adapter that samples them: `none`, `trained`, or the name of one run of a sweep. In a sweep, an "
-        "arm with `trained` expands to one arm per run. `trained@1000`: as it was after 1000 steps, if they are among "
-        "`training.keep_steps`; `trained@*`: one arm per kept step.",
+        description="Adapter that samples them: `none`; `trained`, in a sweep one arm per run; or the name of one run. "
+        "`trained@1000`: after 1000 steps, if they are among `training.keep_steps`; `trained@*`: one arm per kept "
+        "step.",
     )
     temperature: Temperature | None = Field(
         None,
@@ -152,8 +152,7 @@ class Primary(Strict):
     )
     minus: tuple[str, str] | None = Field(
         None,
-        description="With `turn`: subtract the difference of this pair, task by task. What training adds to the use of "
-        "feedback: `arms` are the trained model with its own results and with a control, `minus` the untrained one.",
+        description="With `turn`: subtract the difference of this pair, task by task (docs/methods.md).",
     )
 
     @model_validator(mode="after")
@@ -180,7 +179,7 @@ class Evaluation(Strict):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
     arms: tuple[Arm, ...] = Field(
         min_length=1,
-        description="Ways to spend a sampling budget. The first one is the baseline of the others.",
+        description="Ways to answer that are compared; the first one is the baseline of the others.",
     )
     comparisons: tuple[tuple[str, str], ...] = Field(
         (),
@@ -194,8 +193,8 @@ class Evaluation(Strict):
     )
     primary: Primary | None = Field(
         None,
-        description="The comparison that the experiment was made for. The report shows it first and does not correct "
-        "its p for the number of comparisons; all others are corrected (Holm). Declare it before looking at results.",
+        description="The comparison that the experiment was made for, declared before looking at results. The report "
+        "shows it first; its p is not corrected for the number of comparisons (Holm), as all others are.",
     )
 
     @model_validator(mode="after")

@@ -55,14 +55,14 @@ class Refining(Compared[Arm]):
         default_factory=lambda: Refinement(), description="Selection of the attempts to refine."
     )
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
-    evaluation: Evaluation = Field(description="Arms to compare, and sets of tasks to compare them on.")
+    evaluation: Evaluation = Field(description="Arms to compare.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     shards_per_grading_job: int = Field(
         1,
         ge=1,
         le=1000,  # all their paths are on one command line
-        description="Shards that one grading job takes, one after the other, since it takes as long to start a job as "
-        "to grade a shard. Does not change results.",
+        description="Shards per grading job, because a job takes as long to start as to grade a shard. Does not "
+        "change results.",
     )
     compare: tuple[Name, ...] = COMPARE
     report_tables: ClassVar = {"attempts": "<results>/attempts.parquet"}

@@ -89,12 +89,12 @@ def improvement(attempt: ScoredAttempt) -> float:
 
 
 def repetition(attempt: ScoredAttempt) -> float:
-    """share of repeated 4-grams in the completion (a penalty if its weight is negative)"""
+    """share of repeated 4-grams in the completion"""
     return attempt.repetition
 
 
 def truncation(attempt: ScoredAttempt) -> float:
-    """1 for a truncated completion, else 0 (a penalty if its weight is negative)"""
+    """1 for a truncated completion, else 0"""
     return float(attempt.is_truncated)
 
 

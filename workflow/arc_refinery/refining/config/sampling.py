@@ -55,6 +55,6 @@ class Refinement(Strict):
     form: LineOrNone = Field("", description="Form of the feedback; default: the domain's first one.")
     history: History = Field(
         "whole",
-        description="Content of the prompts of turn 3 and later, after the task: `whole`: all attempts of the "
-        "conversation with their feedback; `last`: only the last one, which takes a smaller window.",
+        description="Attempts that prompts of turn 3 and later show. `whole`: all, with their feedback; `last`: only "
+        "the last one, which takes a smaller window.",
     )

@@ -177,13 +177,13 @@ class Training(Lengths, Methods):
     )
     evaluated_tasks: Literal["leave-out", "keep"] = Field(
         "leave-out",
-        description="Tasks to train on that are also in an evaluation set (one that is not among `sets`), in any "
-        "symmetry, colors or order of pairs: `leave-out`, or `keep` and let the report say how many they are.",
+        description="Training tasks that are also in an evaluation set (other than `sets`), in any symmetry, colors "
+        "or order of pairs: `leave-out`, or `keep` and report how many.",
     )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
-        description="Prompts of GRPO. `first-turn`: answer the task (needed by `rollout: on-policy`, which makes "
-        "its own later turns); `second-turn`: refine the best incorrect attempt on it.",
+        description="Prompts of GRPO. `first-turn`: answer the task (needed by `rollout: on-policy`); `second-turn`: "
+        "refine the best incorrect attempt on it.",
     )
     prompts_per_task: PositiveInt = Field(
         1, description="For `first-turn`: prompts per task, each with its own augmentation."
@@ -196,9 +196,9 @@ class Training(Lengths, Methods):
     grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
     keep_steps: tuple[PositiveInt, ...] = Field(
         (),
-        description="Steps of GRPO whose adapters are results, too: `trained@1000`, for arms, and in the folder "
-        "`adapters`. Multiples of `grpo.save_steps`. Up to each of them, training is a job of its own, so evaluation "
-        "of its adapter begins while training continues. Does not change the final adapter.",
+        description="Steps of GRPO, multiples of `grpo.save_steps`, whose adapters are results, too: `trained@1000`, "
+        "for arms, and in the folder `adapters`. Each is evaluated while training continues. Does not change the "
+        "final adapter.",
     )
     keep_every: PositiveInt | None = Field(
         None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."

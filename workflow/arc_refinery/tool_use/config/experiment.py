@@ -67,9 +67,9 @@ class ToolChoice(Entry):
     )
     retry_on: Annotated[tuple[Line, ...], BeforeValidator(_names)] = Field(
         (),
-        description="For `where: process`: names of exceptions (`[OperationalError]`; those derived from them count, "
-        "too) which mean that the tool could not work, whatever the call was (docs/tool-use.md). The model reads any "
-        "other one as a result.",
+        description="For `where: process`: exceptions (`[OperationalError]`; also those derived from them) which mean "
+        "that the tool could not work, whatever the call (docs/tool-use.md). The model reads any other one as a "
+        "result.",
     )
     max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
@@ -219,8 +219,8 @@ class ToolTraining(Methods):
 class ToolArm(BaseArm):
     adapter: RunName = Field(
         "none",
-        description="Adapter used: `none`; `sft`, the one after SFT; `trained`, the one after all training; or the "
-        "name of one run of a sweep or seed. With several trainings, an arm with `trained` expands to one arm per run.",
+        description="Adapter used: `none`; `sft`, the one after SFT; `trained`, the one after all training, one arm "
+        "per run if there are several; or the name of one run of a sweep or seed.",
     )
     tools: bool = Field(True, description="Whether tools are offered.")
 
@@ -237,7 +237,7 @@ class ToolArm(BaseArm):
 class ToolEvaluation(Strict):
     n_predictions: PositiveInt = Field(8, description="Episodes per held-out question.")
     arms: tuple[ToolArm, ...] = Field(
-        min_length=1, description="The arms to compare; the first one is the baseline of the others."
+        min_length=1, description="Ways to answer that are compared; the first one is the baseline of the others."
     )
     questions_per_batch: PositiveInt = Field(
         8,

@@ -53,13 +53,13 @@ def format_(episode: Episode) -> float:
 
 @built_in
 def length(episode: Episode) -> float:
-    """tokens that the model wrote / `max_episode_tokens` (a penalty if its weight is negative)"""
+    """tokens that the model wrote / `max_episode_tokens`"""
     return episode.n_tokens / episode.max_tokens
 
 
 @built_in
 def faulty_calls(episode: Episode) -> float:
-    """calls with a fault, for `advantage: others` in the turn that made them (a penalty if its weight is negative)"""
+    """calls with a fault, for `advantage: others` in the turn that made them"""
     return ByTurn(sum(call.fault != "" for call in calls) for calls in episode.calls_by_turn)
 
 

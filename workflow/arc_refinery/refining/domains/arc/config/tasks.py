@@ -51,8 +51,8 @@ class Problems(tasks.Problems):
     )
     n_hidden: NonNegativeInt = Field(
         0,
-        description="For `generator`: further test pairs of each task. No prompt shows their inputs, and rewards count "
-        "them, too: fewer programs are rewarded that are right by luck.",
+        description="For `generator`: further test pairs of each task, which no prompt shows but rewards count: fewer "
+        "programs are rewarded that are right by luck.",
     )
 
     @property
@@ -74,22 +74,24 @@ class TaskSet(tasks.TaskSet):
     )
     path: Line | None = Field(
         None,
-        description="For `kaggle` and `dataset`: a .json file of tasks, of one task or of a list, a .jsonl file (all "
-        "also with .gz), or a folder with a file `<id>.json` per task.",
+        description="For `kaggle` and `dataset`: a .json file of one task or several, a .jsonl file (both also with "
+        ".gz), or a folder with a file `<id>.json` per task.",
     )
     solutions: Line | None = Field(
         None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
     )
-    n_tasks: PositiveInt | None = Field(None, description="For `generator`: number of tasks.")
+    n_tasks: PositiveInt | None = Field(
+        None, description="For `generator`: number of tasks; sets with different names have different ones."
+    )
     n_hidden: NonNegativeInt = Field(
         0,
-        description="For `generator`: further test pairs of each task. Their inputs are in no prompt, and a correct "
-        "program answers them, too: fewer programs are right by luck.",
+        description="For `generator`: further test pairs of each task, which no prompt shows but a correct program "
+        "answers: fewer programs are right by luck.",
     )
     seed: Seed | None = Field(
         None,
-        description="For `generator`: seed of the tasks; default: the experiment's. Choose settings on a set with one "
-        "seed, and report a set with another one that nothing was chosen on.",
+        description="For `generator`: seed of the tasks; default: the experiment's. Choose settings with one seed, "
+        "and report results with another.",
     )
     max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
@@ -110,12 +112,12 @@ class TaskSet(tasks.TaskSet):
     leave_out_too_large: bool = Field(
         False,
         description="For `kaggle` and `dataset`: leave out tasks with a grid of more than 30 rows or columns, and "
-        "count them in the report; otherwise such a task is refused.",
+        "count them in the report; otherwise they are refused.",
     )
     validation: Annotated[bool, REPORT] = Field(
         False,
         description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
-        "comparison cannot be on it. Sets of the generator with different names have different tasks.",
+        "comparison cannot be on it.",
     )
 
     @model_validator(mode="after")
