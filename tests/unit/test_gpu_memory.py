@@ -1,11 +1,11 @@
-"""The count of GPU memory, against hand arithmetic, PyTorch's own allocations, and every config that asks for a GPU."""
+"""The count of GPU memory, against hand arithmetic, the tensors of a pass, and every config that asks for a GPU."""
 
 import json
 import re
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,10 @@ def test_an_independent_count_agrees(
 
 
 class Allocated:
-    """Bytes of tensors that live at once, from when each appears to when its storage goes. Also of fake ones."""
+    """Bytes of tensors that live at once, from when each appears to when its storage goes. Also of fake ones.
+
+    Without the scratch memory of kernels, which depends on the processor.
+    """
 
     def __init__(self) -> None:
         self.now = self.peak = 0
@@ -171,24 +174,6 @@ def run_pass(network: Any, dtype: str, n_rows: int, length: int, n_scored: int, 
         values.sum().backward()
 
 
-def peak_of(run: Callable[[], None]) -> int:
-    """Bytes that PyTorch's allocator gives out at a time on a CPU, kernels' own included."""
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as measured:
-        run()
-    events = sorted(
-        (event.start_ns(), event.nbytes())
-        for event in measured.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    )
-    now = peak = 0
-    for _, n_bytes in events:
-        now += n_bytes
-        peak = max(peak, now)
-    return peak
-
-
 def project_as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, finds_scored: bool = True) -> None:
     """Without the copies of tiles of logits that TRL makes on a CPU; on a GPU, Triton's kernels work in place.
 
@@ -250,7 +235,7 @@ def test_a_pass_at_full_size_holds_what_fake_tensors_would(
         (Shape(256, 704, 4, 8, 2, 32, 1000, False), 8, 300, 200, 1, "backward pass of the logits"),
     ],
 )
-def test_a_small_pass_takes_what_is_measured_on_a_cpu(
+def test_a_small_pass_takes_what_its_tensors_do(
     shape: Shape,
     n_rows: int,
     length: int,
@@ -260,18 +245,30 @@ def test_a_small_pass_takes_what_is_measured_on_a_cpu(
     dtype: Dtype,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    from arc_refinery.models.shared_attention import enable_layouts
+    from torch.utils._python_dispatch import _disable_current_modes
 
+    from arc_refinery.models.shared_attention import enable_layouts
+    from arc_refinery.training import shared_prefix
+
+    new_mask = shared_prefix.causal_lower_right
+
+    def empty_mask(*size: int) -> Any:
+        with _disable_current_modes():  # which see it as a plain tensor first, and then it cannot become a mask
+            return new_mask(*size)
+
+    monkeypatch.setattr(shared_prefix, "causal_lower_right", empty_mask)
     project_as_on_a_gpu(monkeypatch)
     network = open_network(shape, dtype)
     if n_prompts:
         enable_layouts(network.get_base_model())
     run_pass(network, dtype, n_rows, 8, 4, True, n_prompts)  # what stays: gradients
-    peak = peak_of(lambda: run_pass(network, dtype, n_rows, length, n_scored, True, n_prompts))
+    allocated = Allocated()
+    with allocated.watch(network):
+        run_pass(network, dtype, n_rows, length, n_scored, True, n_prompts)
     held = training_pass(shape, WIDTH[dtype], n_rows, length, n_scored, n_prompts)
     assert largest in held
     assert sum(held.values()) == pytest.approx(
-        peak, rel=0.06 if n_prompts else 0.03
+        allocated.peak, rel=0.05 if n_prompts else 0.02
     )  # left out: the adapter's gradients, statistics of norms
 
 
