@@ -103,10 +103,6 @@ def test_a_key_reaches_its_commands(changes: dict[str, Any], stage: str, flags: 
         ({"problems__max_side": 3}, "problems.max_side"),
         ({"sampling__use_data_augmentation": True}, "sampling.use_data_augmentation"),
         ({"training__grpo__rewards": [{"reward": "arc-v1"}]}, "arc-v1 solved tests staged"),
-        (
-            {"training__sft": {"learning_rate": 1e-3, "demonstrations": {"targets": "hindsight"}}},
-            "training.sft.demonstrations.targets hindsight",
-        ),
         ({"template_rows": {"source": "file", "path": "a.jsonl"}}, "template_rows known key"),
         ({"domain": "codes"}, "domain codes arc code"),
     ],

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from checkout import TINY
 from factories import (
     ARC,
@@ -34,7 +33,7 @@ from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.commands import WriteDemonstrations
 from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.demonstrations import source_answers
-from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.refining.domains.arc.prompts import COMPACT, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.prompts import Renderer
 
@@ -303,93 +302,6 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
     assert row.text.endswith("<|assistant|>```python\nfrom common import *")
     assert row.completion == FLIPPED.removeprefix("```python\nfrom common import *")
     assert row.n_tokens == renderer.count(row.text) + renderer.count(row.completion) + 1
-
-
-# hindsight
-
-
-def ran(prompt: Prompt, name: str, *outputs: str, **verdict: Any) -> GradedAttempt:
-    """An attempt that gave these rows of cells for the two train pairs and the test pair."""
-    first, second, test = map(make_grid, outputs)
-    grids = {"train_outputs": (first, second), "test_outputs": (test,)}
-    return attempt(prompt, name, 0.0, f"```python\n# {name}\n```", **grids | verdict)
-
-
-def hindsight(graded: list[GradedAttempt], renderer: Renderer, **plan: Any) -> list[Demonstration]:
-    return make_demonstrations(graded, {}, a_plan(targets="hindsight", **plan), COMPACT, renderer, Counter())
-
-
-def test_every_program_is_right_for_the_task_that_its_outputs_make(renderer: Renderer):
-    prompt = asked(renderer)  # 12 -> 21, 30 -> 03
-    far, near = ran(prompt, "far", "99", "99", "99"), ran(prompt, "near", "12", "33", "12")
-    same, identity = ran(prompt, "same", "12", "33", "00"), ran(prompt, "identity", "12", "30", "12")
-    rows = hindsight([far, near, same, identity], renderer)
-    assert [(row.target, row.parent_id) for row in rows] == [
-        ("it/far", "it/near"),  # nothing is alike; the first in the order of attempts
-        ("it/near", "it/identity"),  # three of four cells
-        ("it/identity", "it/near"),
-    ]
-    assert [row.completion for row in rows] == [f"```python\n# {name}\n```" for name in ("far", "near", "identity")]
-    assert rows[2].text == (
-        "<|user|>\ninput 1x2\n1 12\noutput 1x2\n1 12\ninput 1x2\n1 30\noutput 1x2\n1 30<|assistant|>"
-        "```python\n# near\n```<|end|><|user|>Executing your program gave:\npair 1 correct"
-        "\npair 2 wrong, pixel similarity 50%, given 1x2\n1 33\nWrite a corrected program.<|assistant|>"
-    )
-
-
-def test_first_turns_in_hindsight_are_answered_as_they_were(renderer: Renderer):
-    prompt = asked(renderer)
-    rows = hindsight(
-        [ran(prompt, "a", "12", "30", "12"), ran(prompt, "b", "1", "3", "1")], renderer, first_turn_share=1
-    )
-    assert [(row.turn, row.parent_id, row.target) for row in rows] == [(1, "", "it/a"), (1, "", "it/b")]
-    assert rows[1].text == ("<|user|>\ninput 1x2\n1 12\noutput 1x1\n1 1\ninput 1x2\n1 30\noutput 1x1\n1 3<|assistant|>")
-    (alone,) = hindsight([ran(prompt, "alone", "12", "30", "12")], renderer)
-    assert (alone.turn, alone.parent_id) == (1, "")  # no other program ran
-
-
-def test_hindsight_shows_the_task_as_the_program_saw_it(renderer: Renderer):
-    plain = asked(renderer)
-    task = a_task().map_grids(TURNED.apply).reorder_train((1, 0))
-    seen = with_detail(plain, augmentation=TURNED, train_order=(1, 0), train=task.train, test=task.test)
-    (row,) = hindsight([ran(seen, "identity", "12", "30", "12")], renderer)
-    grids = [COMPACT.notation.write(TURNED.apply(make_grid(cells))) for cells in ("30", "12")]
-    assert (
-        row.text == f"<|user|>{''.join(f'{chr(10)}input {grid}{chr(10)}output {grid}' for grid in grids)}<|assistant|>"
-    )
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_no_test_output_gets_into_hindsight(renderer: Renderer, share: float):
-    """Neither the right one nor that of a program: rows are the same whatever these are."""
-    texts = set()
-    for wanted, last in (("56", "78"), ("65", "87")):
-        pair = Pair(make_grid("12"), make_grid(wanted))
-        prompt = with_detail(asked(renderer), test=(pair,))
-        graded = [ran(prompt, name, *outputs, last) for name, outputs in (("a", ("12", "30")), ("b", ("11", "33")))]
-        plan = a_plan(targets="hindsight", first_turn_share=share, max_seq_length=2048)
-        rows = make_demonstrations(graded, {}, plan, WORDS, renderer, Counter())
-        texts.add(tuple((row.text, row.completion) for row in rows))
-    assert len(texts) == 1
-    assert len(*texts) == 2
-
-
-def test_hindsight_learns_no_program_that_was_cut_failed_or_makes_an_evaluation_task(renderer: Renderer):
-    prompt = asked(renderer)
-    bodies = [f"    grid = np.rot90(grid, {n})" for n in range(10, 50)]
-    held_out = next(body for body in bodies if int(sha256(body.encode()).hexdigest(), 16) % 8 == 0)
-    good = ran(prompt, "good", "12", "30", "12")
-    graded = [
-        ran(prompt, "cut", "11", "33", "11", finish_reason="length"),
-        attempt(prompt, "raised", status="error", error="IndexError", train_outputs=(), test_outputs=()),
-        good._replace(attempt=replace(good.attempt, attempt_id="it/held out", completion=compact_answer(held_out))),
-        good,
-    ]
-    counts: Counter[str] = Counter()
-    plan = a_plan(targets="hindsight", first_turn_share=1.0)
-    rows = make_demonstrations(graded, {}, plan, COMPACT, renderer, counts, generated={"it"})
-    assert [row.target for row in rows] == ["it/good"]
-    assert counts["n_tasks_without_target"] == 0
 
 
 # the stage

@@ -335,17 +335,6 @@ def test_a_form_of_arcs_feedback_is_refused_with_the_known_ones():
         validate_experiment(content("arc", **changes), "mine.yaml")
 
 
-def test_hindsight_is_for_domains_that_have_it(package: str):
-    training = {
-        "sets": ["small"],
-        "max_seq_length": 90,
-        "max_completion_length": 16,
-        "sft": {"learning_rate": 1e-4, "demonstrations": {"targets": "hindsight"}},
-    }
-    with pytest.raises(ConfigError, match=r"training\.sft\.demonstrations\.targets: the domain has no `hindsight`"):
-        validated(package, training=training)
-
-
 def test_the_training_is_given_turns_and_history(package: str):
     grpo = {"learning_rate": 1e-4, "rollout": "on-policy", "n_turns": 4}
     training = {"sets": ["small"], "max_seq_length": 90, "max_completion_length": 16, "prompts": "first-turn"}

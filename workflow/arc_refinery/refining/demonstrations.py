@@ -1,8 +1,7 @@
 """Demonstrations for supervised fine-tuning: second turns answered with a correct program.
 
 The program is the task's own source, where the prompt shows the task itself, or a sampled correct attempt on a prompt
-that reads the same. In hindsight, which ARC has, every program that ran is correct, for the task that its own outputs
-make.
+that reads the same.
 """
 
 from collections import Counter, defaultdict
@@ -72,20 +71,14 @@ def make_demonstrations(
         if n_correct > plan.settings.max_pass_rate * len(attempts):
             counts["n_too_easy"] += 1
             continue
-        if plan.settings.targets == "hindsight":
-            in_hindsight = islice(domain.hindsight(attempts, wording, may_be_learned), plan.settings.n_parents)
-            pairs = [(parent, Target(answer.attempt_id, answer.completion)) for parent, answer in in_hindsight]
-            has_target = bool(pairs)
+        incorrect = best_incorrect(domain, attempts, plan.include_errors)
+        if plan.settings.targets == "source":
+            answered = _sources(domain, incorrect, sources)
         else:
-            incorrect = best_incorrect(domain, attempts, plan.include_errors)
-            if plan.settings.targets == "source":
-                found = _sources(domain, incorrect, sources)
-            else:
-                correct = [graded for graded in attempts if graded.verdict.solved and may_be_learned(graded)]
-                found = _correct_attempts(domain, incorrect, correct, by_likeness=plan.settings.targets == "nearest")
-            pairs = list(islice(found, plan.settings.n_parents))
-            has_target = bool(pairs) or not incorrect
-        counts["n_tasks_without_target"] += not has_target
+            correct = [graded for graded in attempts if graded.verdict.solved and may_be_learned(graded)]
+            answered = _correct_attempts(domain, incorrect, correct, by_likeness=plan.settings.targets == "nearest")
+        pairs = list(islice(answered, plan.settings.n_parents))
+        counts["n_tasks_without_target"] += bool(incorrect) and not pairs
         for number, (parent, target) in enumerate(pairs):
             row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, plan, domain, wording, renderer)
             n_completion = renderer.count(row.completion) + 1
@@ -142,8 +135,7 @@ def _demonstration(
     wording: Any,
     renderer: Renderer,
 ) -> Demonstration:
-    can_refine = parent.attempt.attempt_id != target.origin
-    is_first_turn = not can_refine or stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
+    is_first_turn = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
     messages = list(parent.prompt.messages)
     if not is_first_turn:
         messages = domain.next_turn(parent, parent, "whole", wording).messages

@@ -296,12 +296,6 @@ class Domain:
         """Return a function of a correct attempt at one of the tasks: whether SFT may learn its program."""
         return lambda graded: True
 
-    def hindsight(
-        self, attempts: Sequence[GradedAttempt], wording: Any, may_be_learned: Callable[[GradedAttempt], bool]
-    ) -> Iterator[tuple[GradedAttempt, Any]]:
-        """Yield attempts to refine and, with each, the attempt that solves the task that its own outputs make."""
-        raise NotImplementedError
-
 
 def _with_detail(record: type[Any], detail: type[Any]) -> type[Any]:
     return make_dataclass(record.__name__, [("detail", detail)], bases=(record,), frozen=True, slots=True)

@@ -41,7 +41,6 @@ class Refining(Compared[Arm]):
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
     domain: Line = Field(description="What is refined: `arc`, `code`, or the package of a domain of your own.")
     forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
-    has_hindsight: ClassVar[bool] = False  # whether SFT can learn programs as answers to the task that they solve
     model: PromptedModel = Field(description="The model that answers.")
     models: Mapping[RunName, PromptedModel] = Field(
         default_factory=dict,
@@ -467,9 +466,6 @@ class Refining(Compared[Arm]):
             raise ValueError(
                 f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
             )
-        sft = self.training.sft if self.training else None
-        if sft and sft.demonstrations.targets == "hindsight" and not self.has_hindsight:
-            raise ValueError("training.sft.demonstrations.targets: the domain has no `hindsight`; choose another value")
         if clash := sorted(set(self.models) & set(self.adapters)):
             raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
         adapters = ["none", *self.adapters, *self.kept_adapters]

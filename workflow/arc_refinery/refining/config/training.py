@@ -13,12 +13,11 @@ from arc_refinery.refining.config.rewards import AttemptTerm
 
 
 class Demonstrations(Strict):
-    targets: Literal["source", "attempts", "nearest", "hindsight"] = Field(
+    targets: Literal["source", "attempts", "nearest"] = Field(
         "source",
         description="The correct program of a row: `source`: the task's own (only for tasks shown without "
         "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one whose "
-        "program is most like the incorrect one; `hindsight`, for ARC: every attempt that ran, on the task that its "
-        "own outputs make of the train pairs (Pourcel et al. 2025).",
+        "program is most like the incorrect one.",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(

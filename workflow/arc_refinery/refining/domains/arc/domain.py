@@ -17,7 +17,7 @@ from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
 from arc_refinery.refining.domains.arc import metrics as arc_metrics
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade, Problems, Sampling, TaskSet
-from arc_refinery.refining.domains.arc.demonstrations import in_hindsight, may_be_learned, source_answers
+from arc_refinery.refining.domains.arc.demonstrations import may_be_learned, source_answers
 from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts import (
@@ -176,8 +176,3 @@ class Domain(domain.Domain):
 
     def may_be_learned(self, tasks: Iterable[Task]) -> Callable[[GradedAttempt], bool]:
         return may_be_learned(tasks)
-
-    def hindsight(
-        self, attempts: Sequence[GradedAttempt], wording: Template, may_be_learned: Callable[[GradedAttempt], bool]
-    ) -> Iterator[tuple[GradedAttempt, Attempt]]:
-        return in_hindsight(attempts, wording, may_be_learned)

@@ -32,7 +32,6 @@ class Evaluation(evaluation.Evaluation):
 class ArcExperiment(Refining):
     domain: Literal["arc"] = Field("arc", description=Refining.model_fields["domain"].description)
     forms: ClassVar = get_args(FeedbackForm)
-    has_hindsight: ClassVar = True
     templates: ClassVar = f"`compact`, `words` or `{LEARNED}`"
     model: PromptedModel = Field(description="The model that answers.")
     models: dict[RunName, PromptedModel] = Field(
