@@ -115,7 +115,18 @@ def test_every_published_experiment_is_one_config(fresh: Checkout, name: str, ex
 
 
 def test_each_kept_step_is_a_part_of_the_training_with_second_turns_of_its_own(fresh: Checkout):
-    planned = fresh.planned("--configfile", "config/keep-steps-demo.yaml")
+    def keep(content: dict[str, Any]) -> None:
+        content["training"] |= {"keep_every": 15}
+        content["training"]["grpo"] |= {"max_steps": 75, "save_steps": 5}
+        sets = [{"name": name, "source": "generator", "seed": seed, "n_tasks": 100} for seed, name in enumerate("ab")]
+        adapters = {"base": {}, "trained": {"adapter": "trained"}, "steps": {"adapter": "trained@*"}}
+        arms = [
+            {"name": name, "turns": [{"n_predictions": 64}, {"n_predictions": 64} | adapter]}
+            for name, adapter in adapters.items()
+        ]
+        content["evaluation"] = {"sets": sets, "arms": arms}
+
+    planned = fresh.planned("--configfile", fresh.change(keep, base="config/config.yaml"))
     # two parts of the tasks; then of two sets: first turns, second turns untrained and after each part
     expected = {"train": 5, "training_prompts": 2, "refining_prompts": 2 * 6, "sample": 2 + 2 * 7, "report": 1}
     assert {rule: planned[rule] for rule in expected} == expected
