@@ -39,7 +39,7 @@ class Turn(Strict):
     )
     feedback: FeedbackKind = Field(
         "real",
-        description="For turn 2 and later, feedback on the attempt: `real`: the results of executing it; or a control: "
+        description="For turn 2 and later, feedback on the attempt. `real`: the results of executing it; or a control, "
         f"{'; '.join(f'`{kind}`: {text}' for kind, text in CONTROLS.items())}. With `twin`, tasks without an attempt "
         "that has other results have no such turn.",
     )
@@ -188,8 +188,8 @@ class Evaluation(Strict):
     )
     seeds: tuple[Seed, ...] = Field(
         (),
-        description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`; the report shows "
-        "how much results vary between them. Default: once, with the experiment's seed.",
+        description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`, to see how much "
+        "results vary. Default: once, with the experiment's seed.",
     )
     primary: Primary | None = Field(
         None,
