@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, t, ttest_1samp
+from hall import wider_ends
+from scipy.stats import binom, binomtest, t, ttest_1samp
 
-from arc_refinery.evaluation.intervals import CAUTION, Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.intervals import CAUTION, Estimate, detectable, estimate, estimate_difference
 
 RNG = np.random.default_rng(0)
 
@@ -21,11 +22,20 @@ def test_a_share_of_tasks_has_wilsons_interval(k: int, n: int):
     assert share.mean == k / n
 
 
-def test_a_mean_over_tasks_has_students_interval_and_p():
-    values = RNG.random(20)
+def test_a_mean_over_tasks_has_the_wider_ends_of_student_and_hall_and_students_p():
+    values = np.append(RNG.random(14), [0.0, 0.0, 0.0, 2.0, 4.0, 6.0])  # skewed to the right
     mean, wanted = estimate([values]), ttest_1samp(values, 0)
-    assert ends(mean) == pytest.approx((wanted.confidence_interval().low, wanted.confidence_interval().high))
+    student, (low, high) = wanted.confidence_interval(), wider_ends(values)
+    assert ends(mean) == pytest.approx((low, high))
+    assert low == pytest.approx(student.low) and high > 1.2 * student.high
+    assert ends(estimate([-values])) == pytest.approx((-high, -low))
     assert mean.p_value == pytest.approx(wanted.pvalue)
+
+
+def test_values_without_skewness_have_students_interval():
+    values = np.concatenate([1 + (deviations := RNG.random(10)), 1 - deviations])
+    student = ttest_1samp(values, 0).confidence_interval()
+    assert ends(estimate([values])) == pytest.approx((student.low, student.high))
 
 
 @pytest.mark.parametrize(("gained", "lost", "n"), [(0, 0, 50), (3, 1, 50), (30, 24, 400)])
@@ -58,19 +68,67 @@ def test_the_variance_of_crossed_effects_is_that_of_mean_squares():
     between_runs = 25 * ((rows - mean) ** 2).sum() / 3
     between_tasks = 4 * ((columns - mean) ** 2).sum() / 24
     rest = ((table - rows[:, None] - columns + mean) ** 2).sum() / (3 * 24)
-    assert value.standard_error**2 == pytest.approx((between_runs + between_tasks - rest) / 100)
-    runs, tasks = CAUTION * (between_runs - rest) / 100, between_tasks / 100
+    assert value.standard_error**2 == pytest.approx((between_runs + between_tasks - rest / 2) / 100)
+    runs, tasks = CAUTION * (between_runs - rest / 2) / 100, between_tasks / 100
     degrees = (runs + tasks) ** 2 / (runs**2 / 3 + tasks**2 / 24)
     assert value.degrees == pytest.approx(max(3.0, degrees))
-    half = t.ppf(0.975, value.degrees) * value.standard_error
-    assert ends(value) == pytest.approx((mean - half, mean + half))
+    assert ends(value) == pytest.approx(wider_ends(columns, value.standard_error, value.degrees))
     assert value.runs == pytest.approx(tuple(rows))
 
 
 def test_p_and_interval_agree():
     for shift in np.linspace(-0.6, 0.6, 25):
-        value = estimate(RNG.normal(shift, 1, (3, 40)))
-        assert value.excludes_zero == (value.p_value < 0.05)
+        values = RNG.normal(0, 1, (3, 20))
+        value = estimate(np.concatenate([shift + values, shift - values], axis=1))  # no skewness
+        assert value.supports_difference == (value.p_value < 0.05) == (value.low > 0 or value.high < 0)
+
+
+def test_runs_that_are_not_paired_have_the_variances_of_both_sides():
+    """Welch's variance and degrees of freedom over runs, beside the variance over tasks; noise is known to be 0."""
+    tasks = RNG.normal(0, 1, 30)
+    a, b = (tasks + np.array(runs)[:, None] for runs in ([0.0, 3.0, 9.0], [1.0, 2.0, 6.0, 9.0, 7.0]))
+    difference = estimate_difference(a, b, is_paired=False)
+    first, second = np.var([0, 3, 9], ddof=1) / 3, np.var([1, 2, 6, 9, 7], ddof=1) / 5
+    assert difference.mean == pytest.approx(4 - 5)
+    assert difference.standard_error**2 == pytest.approx(first + second)  # all tasks differ by as much
+    assert difference.degrees == pytest.approx((first + second) ** 2 / (first**2 / 2 + second**2 / 4))
+    half = t.ppf(0.975, difference.degrees) * difference.standard_error
+    assert ends(difference) == pytest.approx((-1 - half, -1 + half))
+    assert difference.runs == ()
+
+
+@pytest.mark.parametrize("is_paired", [True, False])
+def test_two_runs_have_a_mean_and_no_interval(is_paired: bool):
+    """Both sides from the same chances: an interval of these two would have been [+0.2, +21.5] points."""
+    rng = np.random.default_rng(0)
+    chances = rng.random(60)
+    draws = [rng.binomial(1, chances) for _ in range(10)]
+    a, b = np.array([draws[0], draws[1]]), np.array([draws[5], draws[6]])
+    difference = estimate_difference(a, b, is_paired)
+    assert difference.mean == pytest.approx((a - b).mean())
+    assert not difference.has_interval and np.isnan(difference.p_value)
+    assert not difference.supports_difference and np.isinf(detectable(difference))
+    assert not estimate(a).has_interval
+
+
+@pytest.mark.parametrize(("n_changed", "supported"), [(4, False), (5, False), (6, True)])
+def test_averaged_rows_need_six_changed_tasks_as_mcnemars_test_does(n_changed: int, supported: bool):
+    """Some of ten tasks 1 against 0.875; a sign test of n equal signs has p = 2 / 2^n."""
+    a = np.repeat([1.0, 0.0], [n_changed, 10 - n_changed])
+    difference = estimate_difference([a], [0.875 * a])
+    assert difference.low > 0
+    assert difference.p_value >= binomtest(n_changed, n_changed).pvalue
+    assert difference.supports_difference == supported
+    assert np.isfinite(detectable(difference)) == supported
+
+
+@pytest.mark.parametrize(("n", "only_first"), [(27, 0), (27, 1), (100, 0), (400, 2)])
+def test_no_difference_is_detectable_that_cannot_change_six_tasks(n: int, only_first: int):
+    a = np.repeat([1, 0], [only_first, n - only_first])
+    smallest = detectable(estimate_difference([a], [np.zeros(n)]))
+    enough = 1 - binom.cdf(5, n, smallest)  # chance that six tasks or more change
+    assert enough == pytest.approx(0.8)
+    assert smallest == pytest.approx(7.9 / n, rel=0.06)
 
 
 def test_a_single_task_says_nothing_about_others():
@@ -89,8 +147,8 @@ def test_runs_that_are_all_alike_count_as_one():
 
 def test_values_that_are_all_alike_exclude_nothing():
     alike = estimate_difference([[0.5, 0.5]], [[0.0, 0.0]])
-    assert (alike.mean, alike.excludes_zero, alike.p_value) == (0.5, False, 1.0)
-    assert not estimate_difference([[1]], [[0]]).excludes_zero
+    assert (alike.mean, alike.supports_difference, alike.p_value) == (0.5, False, 1.0)
+    assert not estimate_difference([[1]], [[0]]).supports_difference
 
 
 def test_an_interval_of_nothing_is_refused():

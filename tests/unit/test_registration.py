@@ -138,7 +138,7 @@ def test_the_report_says_since_when_and_what_was_changed(tmp_path: Path, wording
     kept, changed = report(declared()), report(declared(refinement={"n_parents": 3}))
     assert "declares as `primary`, unchanged since this run's first result." in kept
     assert "Changed after" not in kept
-    assert "declares as `primary`. " in changed
+    assert "declares as `primary`.\n" in changed
     (limit,) = (line for line in changed.splitlines() if "Changed after" in line)
     assert limit.startswith("- ")
     wording(limit)

@@ -2,11 +2,12 @@
 
 values                                                      method
 0 or 1 per task (solved or not)                             Wilson's score interval
-a metric per task                                           Student's t over tasks
+a metric per task                                           t over tasks, and Hall's correction for skewness
 a difference of such values                                 Agresti and Min: Wald with two added tasks
-a metric or difference per training run and task            t over tasks and runs, both random
+a metric or difference per training run and task            the same t over tasks and runs, both random
+a difference of runs that cannot be paired                  the same, with the runs of each side (Welch)
 
-Runs that are all alike count as one.
+Runs that are all alike count as one. Two runs are too few for an interval: its ends are nan.
 
 >>> solved = estimate([[1, 0, 1, 1]])  # three of four tasks
 >>> f"{solved.mean} [{solved.low:.2f}, {solved.high:.2f}]"
@@ -16,17 +17,20 @@ Runs that are all alike count as one.
 """
 
 from dataclasses import dataclass
+from math import inf, isfinite, nan
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import norm, t
+from scipy.stats import beta, norm, t
 
-from arc_refinery.evaluation.power import POWER
+from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SIGNIFICANCE
 
 LEVEL = 0.95
 # Few runs may agree by chance, which makes the variance between them look small. The degrees of freedom are those of a
-# variance this many times larger, a factor from benchmarks/coverage.py, for 3 and 5 runs.
+# variance this many times larger, and only this share of the noise within runs is subtracted from the variance between
+# them. Chosen by benchmarks/coverage.py, for 3 and 5 runs.
 CAUTION = 8.0
+SUBTRACTED = 0.5
 ROUNDING = 1e-9  # differences below this share of both values are none: sums of floats depend on their order
 CONSTANT = 1e-13  # a standard error below this share of the values is none
 
@@ -37,28 +41,37 @@ _Table = NDArray[np.float64]
 class Estimate:
     """A mean over tasks (and runs) with its 95 % interval."""
 
+    mean: float
     n_tasks: int
-    runs: tuple[float, ...]  # mean of each run
-    low: float
+    n_changed: int  # tasks whose value, mean over runs, is not 0
+    runs: tuple[float, ...]  # mean of each run; empty for a difference of runs that are not paired
+    low: float  # nan: two runs, which are too few for an interval
     high: float
     standard_error: float
     degrees: float  # t's degrees of freedom; infinite for the normal distribution
 
     @property
-    def mean(self) -> float:
-        return float(np.mean(self.runs))
+    def has_interval(self) -> bool:
+        return isfinite(self.low)
 
     @property
-    def excludes_zero(self) -> bool:
-        """False if nothing varies: a single task, or tasks and runs that are all alike, show nothing about others."""
-        return self.standard_error > 0 and (self.low > 0 or self.high < 0)
+    def supports_difference(self) -> bool:
+        """Whether the interval excludes 0 and p < 0.05.
+
+        False if nothing varies: a single task, or tasks and runs that are all alike, show nothing about others.
+        """
+        return (self.low > 0 or self.high < 0) and self.p_value < SIGNIFICANCE
 
     @property
     def p_value(self) -> float:
-        """Two-sided p of a mean this far from 0."""
+        """Two-sided p of a mean this far from 0; nan without an interval.
+
+        At least that of a sign test in which all changed tasks agree, so fewer than six show nothing.
+        """
         if not self.standard_error:
             return 1.0
-        return float(2 * t.sf(abs(self.mean) / self.standard_error, self.degrees))
+        fewest = 2.0 ** (1 - self.n_changed) if self.n_changed else 1.0
+        return float(np.maximum(fewest, 2 * t.sf(abs(self.mean) / self.standard_error, self.degrees)))
 
 
 def estimate(values: ArrayLike) -> Estimate:
@@ -70,14 +83,16 @@ def estimate(values: ArrayLike) -> Estimate:
     return _of_one_task(table) or (_wilson(table) if are_flags(table) else _crossed(table))
 
 
-def estimate_difference(a: ArrayLike, b: ArrayLike) -> Estimate:
-    """Return the mean of a - b, (runs, tasks) values that are paired by run and task."""
+def estimate_difference(a: ArrayLike, b: ArrayLike, is_paired: bool = True) -> Estimate:
+    """Return the mean of a - b, (runs, tasks) values that are paired by task and, if `is_paired`, by run."""
     first, second = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
-    table = difference_of(first, second)
+    tables = [difference_of(first, second)] if is_paired else [first, -second]
     of_flags = are_flags(first) and are_flags(second)
-    if not table.any():  # t's interval would be 0; that of flags is wider than that of any shares
+    if not is_paired and of_flags:
+        return estimate_difference(first[:1], second[:1])
+    if is_paired and not tables[0].any():  # t's interval would be 0; that of flags is wider than that of any shares
         of_flags = bool(min(first.min(initial=0), second.min(initial=0)) >= 0 and first.max(initial=0) <= 1)
-    return _of_one_task(table) or (_agresti_min(table) if of_flags else _crossed(table))
+    return _of_one_task(*tables) or (_agresti_min(tables[0]) if of_flags else _crossed(*tables))
 
 
 def difference_of(a: _Table, b: _Table) -> _Table:
@@ -92,19 +107,20 @@ def are_flags(table: _Table) -> bool:
     return bool(np.isin(table, (0.0, 1.0)).all() and (table == table[:1]).all())
 
 
-def _of_one_task(table: _Table) -> Estimate | None:
-    if not table.size:
+def _of_one_task(*tables: _Table) -> Estimate | None:
+    if not tables[0].size:
         raise ValueError("an interval needs at least one value")
-    mean = float(table.mean())
-    return Estimate(1, _means(table), mean, mean, 0.0, np.inf) if table.shape[1] == 1 else None
+    mean = sum(float(table.mean()) for table in tables)
+    return Estimate(mean, 1, 1, _means(*tables), mean, mean, 0.0, inf) if tables[0].shape[1] == 1 else None
 
 
 def _wilson(table: _Table) -> Estimate:
     """Score interval of a share (Wilson 1927): its width is never 0, its ends are within 0..1."""
-    n, p, z = table.shape[1], float(table.mean()), _quantile(np.inf)
+    n, p, z = table.shape[1], float(table.mean()), _quantile(inf)
     centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     error = float(np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))) / (1 + z**2 / n)
-    return Estimate(n, _means(table), max(0.0, centre - z * error), min(1.0, centre + z * error), error, np.inf)
+    low, high = max(0.0, centre - z * error), min(1.0, centre + z * error)
+    return Estimate(p, n, int(table[0].sum()), _means(table), low, high, error, inf)
 
 
 def _agresti_min(table: _Table) -> Estimate:
@@ -112,40 +128,63 @@ def _agresti_min(table: _Table) -> Estimate:
 
     Wald's interval after adding two tasks, of which each arm alone solves half of one.
     """
-    n = table.shape[1] + 2
+    n, n_changed = table.shape[1] + 2, int((table[0] != 0).sum())
     centre = float(table[0].sum()) / n
     error = float(np.sqrt(((table[0] ** 2).sum() + 1) / n - centre**2) / np.sqrt(n))
-    z = _quantile(np.inf)
-    return Estimate(table.shape[1], _means(table), centre - z * error, centre + z * error, error, np.inf)
+    low, high = centre - _quantile(inf) * error, centre + _quantile(inf) * error
+    return Estimate(float(table.mean()), table.shape[1], n_changed, _means(table), low, high, error, inf)
 
 
-def _crossed(table: _Table) -> Estimate:
-    """Interval with tasks and runs as crossed random effects; for one run, Student's t over tasks.
+def _crossed(*tables: _Table) -> Estimate:
+    """Interval of the sum of the tables' means, with tasks and runs as crossed random effects.
 
-    Variance of the mean = variance of the tasks' means / n tasks + variance between runs beyond the noise within them
-    / n runs. Degrees of freedom by Satterthwaite, with `CAUTION`.
+    Variance of the mean = variance of the tasks' means / n tasks + of each table, the variance between its runs beyond
+    the noise within them / n runs. Degrees of freedom by Satterthwaite, with `CAUTION`. Each end is the wider one of
+    Student's and Hall's: Student's interval of rare rates ends too early on the side of their tail.
     """
-    n_runs, n_tasks = table.shape
-    mean = float(table.mean())
-    task_variance, run_variance = float(table.mean(0).var(ddof=1)) / n_tasks, 0.0
-    if n_runs > 1:
-        residuals = table - table.mean(0) - table.mean(1, keepdims=True) + mean
-        noise = float((residuals**2).sum()) / ((n_runs - 1) * (n_tasks - 1))
-        run_variance = max(0.0, float(table.mean(1).var(ddof=1)) - noise / n_tasks) / n_runs
-    error = float(np.sqrt(task_variance + run_variance))
-    if error <= CONSTANT * float(np.abs(table).max()):
-        return Estimate(n_tasks, _means(table), mean, mean, 0.0, np.inf)
-    degrees = float(degrees_of(task_variance, run_variance, n_runs, n_tasks))
-    half = _quantile(degrees) * error
-    return Estimate(n_tasks, _means(table), mean - half, mean + half, error, degrees)
+    n_tasks, means = tables[0].shape[1], _means(*tables)
+    tables = tuple(table[:1] if (table == table[:1]).all() else table for table in tables)
+    of_tasks = tables[0].mean(0) if len(tables) == 1 else difference_of(tables[0].mean(0), -tables[1].mean(0))
+    mean, n_changed = float(of_tasks.mean()), int((of_tasks != 0).sum())
+    if any(len(table) == 2 for table in tables):
+        return Estimate(mean, n_tasks, n_changed, means, nan, nan, nan, nan)
+    task_variance = float(of_tasks.var(ddof=1)) / n_tasks
+    of_runs = [(_between_runs(table), len(table)) for table in tables if len(table) > 1]
+    error = float(np.sqrt(task_variance + sum(variance for variance, _ in of_runs)))
+    if error <= CONSTANT * max(float(np.abs(table).max()) for table in tables):
+        return Estimate(mean, n_tasks, n_changed, means, mean, mean, 0.0, inf)
+    degrees = float(degrees_of(task_variance, n_tasks, *of_runs))
+    skewness = float((((of_tasks - mean) / error) ** 3).mean()) / n_tasks**2
+    y = _quantile(degrees)
+    low, high = mean - error * max(y, _hall(y, skewness)), mean - error * min(-y, _hall(-y, skewness))
+    return Estimate(mean, n_tasks, n_changed, means, low, high, error, degrees)
 
 
-def degrees_of(task_variance: float, run_variance: ArrayLike, n_runs: int, n_tasks: int) -> _Table:
-    """Return t's degrees of freedom, for each variance between runs."""
-    cautious = CAUTION * np.asarray(run_variance, dtype=float)
-    share = cautious / (cautious + task_variance)
-    parts = share**2 / max(1, n_runs - 1) + (1 - share) ** 2 / max(1, n_tasks - 1)
-    return np.clip(1 / parts, max(1, n_runs - 1), max(1, n_tasks - 1))
+def _between_runs(table: _Table) -> float:
+    """Return the part of the variance of the mean that comes from how (runs, tasks) values vary between runs."""
+    n_runs, n_tasks = len(table), table.shape[1]
+    residuals = table - table.mean(0) - table.mean(1, keepdims=True) + table.mean()
+    noise = float((residuals**2).sum()) / ((n_runs - 1) * (n_tasks - 1))
+    between: float = table.mean(1).var(ddof=1) - SUBTRACTED * noise / n_tasks
+    return max(0.0, between) / n_runs
+
+
+def _hall(y: float, skewness: float) -> float:
+    """Return the standardised mean that Hall's transformation (1992) takes to y; `skewness`: that of the mean.
+
+    The inverse of u + s u² / 3 + s² u³ / 27 + s / 6, which is (3 / s) ((1 + s (y - s / 6))^(1/3) - 1).
+    """
+    root = float(np.cbrt(1 + skewness * (y - skewness / 6)))
+    return 3 * (y - skewness / 6) / (root**2 + root + 1)
+
+
+def degrees_of(task_variance: float, n_tasks: int, *of_runs: tuple[ArrayLike, int]) -> _Table:
+    """Return t's degrees of freedom; `of_runs`: variance between the runs of a table, or several, and their number."""
+    variances = [np.asarray(task_variance), *(CAUTION * np.asarray(variance, dtype=float) for variance, _ in of_runs)]
+    numbers = [n_tasks - 1, *(n - 1 for _, n in of_runs)]
+    total = np.sum(np.broadcast_arrays(*variances), axis=0)
+    parts = sum((variance / total) ** 2 / number for variance, number in zip(variances, numbers, strict=True))
+    return np.asarray(np.clip(1 / parts, min(numbers), n_tasks - 1))
 
 
 def detectable(estimate: Estimate) -> float:
@@ -153,9 +192,22 @@ def detectable(estimate: Estimate) -> float:
 
     Two-sided, as the interval: (t_0.975 + t_power) x standard error, with the estimate's degrees of freedom.
     Unlike the number of tasks that a difference of the observed size would take, it does not depend on the observed
-    difference, which is noisy.
+    difference, which is noisy. Of values that are 0 or 1, never below what changes six tasks; otherwise infinite if
+    fewer than six changed, or there is no interval.
     """
-    return quantiles(estimate.degrees) * estimate.standard_error
+    if not estimate.standard_error:
+        return inf
+    if np.isinf(estimate.degrees):
+        return max(quantiles(inf) * estimate.standard_error, smallest_share(estimate.n_tasks))
+    is_known = estimate.n_changed >= FEWEST_CHANGED and estimate.has_interval
+    return quantiles(estimate.degrees) * estimate.standard_error if is_known else inf
+
+
+def smallest_share(n_tasks: int) -> float:
+    """Return the share of tasks, all gained, of which `FEWEST_CHANGED` change with `POWER`; infinite for fewer."""
+    if n_tasks < FEWEST_CHANGED:
+        return inf
+    return float(beta.ppf(POWER, FEWEST_CHANGED, n_tasks - FEWEST_CHANGED + 1))
 
 
 def quantiles(degrees: float) -> float:
@@ -163,8 +215,8 @@ def quantiles(degrees: float) -> float:
     return _quantile(degrees) + float(t.ppf(POWER, degrees))
 
 
-def _means(table: _Table) -> tuple[float, ...]:
-    return tuple(table.mean(1).tolist())
+def _means(*tables: _Table) -> tuple[float, ...]:
+    return tuple(tables[0].mean(1).tolist()) if len(tables) == 1 else ()
 
 
 def _quantile(degrees: float) -> float:

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import comb
+from itertools import compress
+from math import comb, isnan
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ class Comparison:
     only_first: int  # tasks solved by the first arm and not by the second (repeated arms: solved more often)
     only_second: int
     difference: Estimate  # share of tasks solved, first minus second
-    p_value: float
+    p_value: float  # nan: two runs, which are too few for a test
     is_exact: bool  # p is McNemar's, of 0 and 1 in one run; else that of the interval's t
     corrected: float | None = None  # Holm's p among all comparisons but the primary one; None: not corrected
     is_primary: bool = False
@@ -42,7 +43,7 @@ class Comparison:
     def supports_difference(self) -> bool:
         """Whether the interval excludes 0 and p < 0.05, for all but the primary comparison after correction."""
         p_value = self.p_value if self.corrected is None else self.corrected
-        return self.difference.excludes_zero and p_value < SIGNIFICANCE
+        return self.difference.supports_difference and p_value < SIGNIFICANCE
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -56,10 +57,11 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons of a report with Holm's p; the primary comparison is not among those corrected."""
-    others = iter(holm([comparison.p_value for comparison in comparisons if not comparison.is_primary]))
+    is_other = [not comparison.is_primary and not isnan(comparison.p_value) for comparison in comparisons]
+    others = iter(holm([comparison.p_value for comparison in compress(comparisons, is_other)]))
     return [
-        comparison if comparison.is_primary else replace(comparison, corrected=next(others))
-        for comparison in comparisons
+        replace(comparison, corrected=next(others)) if is_corrected else comparison
+        for comparison, is_corrected in zip(comparisons, is_other, strict=True)
     ]
 
 
@@ -123,17 +125,17 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
 
 
-def compare(first: str, second: str, a: ArrayLike, b: ArrayLike) -> Comparison:
+def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, is_paired: bool = True) -> Comparison:
     """Compare which tasks two arms solved; a[r][i]: whether run r of the first one solved task i.
 
-    Runs are paired: run r of the first arm with run r of the second. The values of a run are 0 or 1; means over several
-    samplings with one adapter make one run. Runs that are all alike count as one.
+    If `is_paired`, run r of the first arm is paired with run r of the second. The values of a run are 0 or 1; means
+    over several samplings with one adapter make one run. Runs that are all alike count as one.
     """
     tables = np.asarray(a, dtype=float), np.asarray(b, dtype=float)
     solved, other = (table.mean(axis=0) for table in tables)
     better = difference_of(solved, other)
     only_first, only_second = int((better > 0).sum()), int((better < 0).sum())
-    difference = estimate_difference(*tables)
+    difference = estimate_difference(*tables, is_paired)
     is_exact = all(map(are_flags, tables))
     return Comparison(
         first=first,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isinf, isnan
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -10,8 +11,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from arc_refinery.evaluation.intervals import Estimate, detectable, estimate
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
+from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
+
+NO_INTERVAL = "two trainings are too few for an interval"
+TOO_FEW = "Arms with two trainings have no intervals: that takes three."
 
 Row = TypeVar("Row")
 Columns: TypeAlias = Mapping[str, tuple[Callable[[Row], object], str]]  # by header: cell of a row, meaning
@@ -63,12 +67,12 @@ def verdict_sentence(comparison: Comparison) -> str:
     only, more = ("solved by", "only") if c.is_exact else ("solved more often by", "")
     numbers = (
         f"`{c.first}` solved {solved[0]} of {d.n_tasks} tasks ({percent(c.n_first / d.n_tasks)}) and `{c.second}` "
-        f"{solved[1]} ({percent(c.n_second / d.n_tasks)}): {points(d.mean)} points, 95 % interval {interval_text(d)}; "
+        f"{solved[1]} ({percent(c.n_second / d.n_tasks)}): {points(d.mean)} points, {interval_phrase(d)}; "
         f"{c.only_first} {only} the first {more}".rstrip()
         + f", {c.only_second} by the second {more}".rstrip()
     )
     numbers += f"; {runs_text(d)}" if c.n_runs > 1 else ""
-    numbers += f", {'exact McNemar ' if c.is_exact else ''}{p_text(c.p_value)}"
+    numbers += f", {'exact McNemar ' if c.is_exact else ''}{p_text(c.p_value)}" if d.has_interval else ""
     numbers += "." if c.corrected is None else f", {p_text(c.corrected)} after correction."
     if c.supports_difference:
         better, worse = (c.first, c.second) if d.mean > 0 else (c.second, c.first)
@@ -77,18 +81,30 @@ def verdict_sentence(comparison: Comparison) -> str:
 
 
 def interval_text(difference: Estimate) -> str:
-    """Format the interval of a difference of shares in percentage points."""
+    """Format the interval of a difference of shares in percentage points; a dash if two runs are too few for one."""
+    if not difference.has_interval:
+        return "–"
     return f"[{points(max(-1.0, difference.low))}, {points(min(1.0, difference.high))}]"
+
+
+def interval_phrase(difference: Estimate) -> str:
+    return f"95 % interval {interval_text(difference)}" if difference.has_interval else NO_INTERVAL
 
 
 def difference_text(difference: Estimate) -> str:
     """Format a difference of shares with its interval, in a table: `+2.0 [−3.3, +7.1]`."""
-    return f"{points(difference.mean)} {interval_text(difference)}"
+    return points(difference.mean) + (f" {interval_text(difference)}" if difference.has_interval else "")
 
 
 def points_text(difference: Estimate) -> str:
     """Format a difference of shares in a sentence: `+2.0 points [−3.3, +7.1]`."""
-    return f"{points(difference.mean)} points {interval_text(difference)}"
+    interval = interval_text(difference) if difference.has_interval else f"({NO_INTERVAL})"
+    return f"{points(difference.mean)} points {interval}"
+
+
+def detectable_text(difference: Estimate) -> str:
+    """Format the detectable difference of shares in points: `2.8`; a dash if it is not known."""
+    return "–" if isinf(smallest := detectable(difference)) else f"{100 * smallest:.1f}"
 
 
 def runs_text(difference: Estimate) -> str:
@@ -97,13 +113,13 @@ def runs_text(difference: Estimate) -> str:
 
 
 def share_text(values: ArrayLike) -> str:
-    """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none."""
+    """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none, nor have two runs."""
     return estimate_text(estimate(np.asarray(values, dtype=float)[None]))
 
 
 def estimate_text(share: Estimate) -> str:
     """Format a share with its interval: `27.5 % [17.1, 40.9]`."""
-    if share.n_tasks < 2:
+    if share.n_tasks < 2 or not share.has_interval:
         return percent(share.mean)
     low, high = max(0.0, share.low), min(1.0, share.high)  # t has no limits
     return f"{percent(share.mean)} [{100 * low:.1f}, {100 * high:.1f}]"
@@ -129,6 +145,8 @@ def points(share: float, decimals: int = 1) -> str:
 
 
 def p_text(p_value: float) -> str:
+    if isnan(p_value):
+        return "–"
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
@@ -151,11 +169,13 @@ DIFFERENCE: Columns[HasDifference] = {
     "points": (lambda row: points(row.difference.mean), "the first minus the second, in percentage points"),
     "95 % interval": (
         lambda row: interval_text(row.difference),
-        "that of the difference, for other tasks or questions and, of repeated trainings, for other trainings",
+        "that of the difference, for other tasks or questions and, of repeated trainings, for other trainings; two "
+        "trainings are too few for one",
     ),
     "detectable": (
-        lambda row: f"{100 * detectable(row.difference):.1f}" if row.difference.standard_error else "–",
+        lambda row: detectable_text(row.difference),
         f"the true difference, in points, that an experiment like this one detects with {100 * POWER:.0f} % power at "
-        f"p < {SIGNIFICANCE}",
+        f"p < {SIGNIFICANCE}, before correction; none if fewer than {FEWEST_CHANGED} tasks differ in a mean over runs "
+        "or attempts",
     ),
 }

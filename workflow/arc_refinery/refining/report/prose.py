@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.evaluation.power import SIGNIFICANCE
-from arc_refinery.evaluation.statistics import mcnemar
+from arc_refinery.evaluation.power import FEWEST_CHANGED
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import CONTROLS, Refining
 from arc_refinery.refining.domain import load_domain
@@ -14,7 +13,7 @@ from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
 from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, N_COMPLETIONS, N_PROBED, N_RIGHT, TOO_HIGH, TOO_LOW
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance, registration
-from arc_refinery.reporting.markdown import columns_explained, folded
+from arc_refinery.reporting.markdown import TOO_FEW, columns_explained, folded
 
 MAX_IDS = 5  # longest list of ids of the evaluated tasks that were trained on
 VALIDATION = (
@@ -77,7 +76,6 @@ def limits(
     `trained_on`: sentences on the tasks of a set that were trained on, by its name.
     """
     arms, sets, primary = experiment.arms, experiment.evaluation.sets, experiment.evaluation.primary
-    needed = next(n for n in range(1, 99) if mcnemar(n, 0) < SIGNIFICANCE)
     trained = {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
     refines = any(len(arm.turns) > 1 for arm in arms)
     first = primary.set if primary else sets[0].name
@@ -97,8 +95,8 @@ def limits(
         *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name == first),
     ]
     more = [
-        f"Few tasks can show only large differences: p < 0.05 takes at least {needed} tasks that one arm solves and "
-        "the other does not. An unsupported difference may still exist.",
+        f"Few tasks can show only large differences: p < 0.05 takes at least {FEWEST_CHANGED} tasks that one arm "
+        "solves and the other does not. An unsupported difference may still exist.",
         "Differences in one turn, and intervals in bold, are not corrected for their number."
         if n_comparisons > 1
         else "",
@@ -116,11 +114,12 @@ def limits(
 def _scope_of_intervals(experiment: Refining) -> str:
     """Return which variation the intervals cover. Resampled tasks bring their own sampling noise with them."""
     n_runs = len(experiment.training.seeds) if experiment.training else 0
-    if n_runs > 1:
+    if n_runs == 2:
+        return f"{TOO_FEW} Other intervals cover other tasks and other samples of the same model."
+    if n_runs > 2:
         scope = f"other tasks, other samples and other training runs, estimated from {n_runs} of them"
-        few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
         shared = " All runs trained on the same tasks, whose choice the intervals do not cover."
-        return f"Intervals of arms with repeated trainings cover {scope}.{few}{shared} Others do not."
+        return f"Intervals of arms with repeated trainings cover {scope}.{shared} Others do not."
     missing = " They do not cover other training runs: there was one." if experiment.adapters else ""
     return f"Intervals cover other tasks and other samples of the same model.{missing}"
 

@@ -172,7 +172,7 @@ def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
     if by_turn := tables.turn_differences_table(result.turns):
         blocks += [
             "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
-            "attempts on. Bold: the interval excludes 0.",
+            "attempts on. Bold: the interval excludes 0, and six tasks or more differ.",
             by_turn,
         ]
     if one_more := tables.first_attempts_table(experiment, result.results):

@@ -9,6 +9,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isinf
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,16 @@ from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.refining.report import tables
-from arc_refinery.reporting.markdown import folded, markdown_table, p_text, percent, points, points_text, runs_text
+from arc_refinery.reporting.markdown import (
+    detectable_text,
+    folded,
+    markdown_table,
+    p_text,
+    percent,
+    points,
+    points_text,
+    runs_text,
+)
 
 ORDINALS = {1: "First", 2: "Second", 3: "Third", 4: "Fourth"}
 
@@ -97,16 +107,17 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
             f"{with_first}, in {percent(rates.second)} {with_second}: {points_text(difference)}"
         )
     runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
-    supports = "supports" if difference.excludes_zero and p_value < SIGNIFICANCE else "does not support"
-    smallest = f"{100 * detectable(difference):.1f}"
+    supports = "supports" if difference.supports_difference and p_value < SIGNIFICANCE else "does not support"
     power = (
-        f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
+        f" An experiment like this one detects a true difference of {detectable_text(difference)} points with "
+        f"{100 * POWER:.0f} % power."
     )
+    p = f", {p_text(p_value)}" if difference.has_interval else ""
     on = f"{difference.n_tasks} tasks of `{result.task_set.name}`"
     since = ", unchanged since this run's first result" if is_registered else ""
     blocks = [
-        f"**{sentence}.** The evidence {supports} a difference ({on}, {p_text(p_value)}{runs}). It is the comparison "
-        f"that the config declares as `primary`{since}.{power if difference.standard_error else ''}"
+        f"**{sentence}.** The evidence {supports} a difference ({on}{p}{runs}). It is the comparison "
+        f"that the config declares as `primary`{since}.{'' if isinf(detectable(difference)) else power}"
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"

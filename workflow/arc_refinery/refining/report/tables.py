@@ -310,7 +310,7 @@ def _turn_header(*sets: TurnDifferences) -> list[str]:
 
 def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:
     differences = [paired.difference for paired in metrics.values()]
-    cells = [f"**{difference_text(d)}**" if d.excludes_zero else difference_text(d) for d in differences]
+    cells = [f"**{difference_text(d)}**" if d.supports_difference else difference_text(d) for d in differences]
     rate = metrics[PASS_RATE].difference
     return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 

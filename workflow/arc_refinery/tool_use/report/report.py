@@ -14,10 +14,11 @@ from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_diffe
 from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.reporting import provenance, registration, training
 from arc_refinery.reporting.markdown import (
+    TOO_FEW,
     estimate_text,
     folded,
     folded_section,
-    interval_text,
+    interval_phrase,
     markdown_table,
     percent,
     points,
@@ -146,7 +147,7 @@ def _n_repetitions(arms: Sequence[ToolArm]) -> str:
 
 def _evidence(difference: Estimate) -> str:
     runs = f" ({runs_text(difference)})" if len(difference.runs) > 1 else ""
-    return f"The evidence {'supports' if difference.excludes_zero else 'does not support'} a difference{runs}."
+    return f"The evidence {'supports' if difference.supports_difference else 'does not support'} a difference{runs}."
 
 
 def _difference(experiment: ToolUse, results: EvaluatedQuestions, first: str, second: str) -> Estimate:
@@ -247,8 +248,8 @@ def pairs_to_compare(arms: Sequence[ToolArm]) -> list[tuple[ToolArm, ToolArm]]:
 
 
 def _difference_text(difference: Estimate) -> str:
-    text = f"{points(difference.mean)} points, 95 % interval {interval_text(difference)}"
-    return f"{f'**{text}**' if difference.excludes_zero else text}. {_evidence(difference)}"
+    text = f"{points(difference.mean)} points, {interval_phrase(difference)}"
+    return f"{f'**{text}**' if difference.supports_difference else text}. {_evidence(difference)}"
 
 
 def _calls(experiment: ToolUse, results: EvaluatedQuestions) -> tuple[list[str], list[list[str]]]:
@@ -282,11 +283,12 @@ def left_out(experiment: ToolUse, folder: Path) -> list[str]:
 
 def _scope_of_intervals(experiment: ToolUse) -> str:
     n_runs = len(experiment.training.seeds) if experiment.training else 0
-    if n_runs > 1:
-        few = " Two runs say little about others: such intervals can be too narrow." if n_runs == 2 else ""
+    if n_runs == 2:
+        return f"{TOO_FEW} Other intervals cover the choice of questions only."
+    if n_runs > 2:
         return (
             f"Intervals of arms with repeated trainings cover the choice of questions and other training runs, "
-            f"estimated from {n_runs} of them.{few} All runs trained on the same questions, whose choice the intervals "
+            f"estimated from {n_runs} of them. All runs trained on the same questions, whose choice the intervals "
             "do not cover. Other intervals cover the choice of questions only."
         )
     return (
