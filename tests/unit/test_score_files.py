@@ -151,8 +151,8 @@ def test_runs_are_paired_and_what_one_side_lacks_is_left_out(tmp_path: Path):
     assert {path.name for path in tmp_path.glob("page.*")} == {"page.png", "page.svg"}
     more = side("c.jsonl", {(seed, task): seed for seed in (2, 1, 0) for task in ("x", "y")})
     page = scores_page([more, first], ScoreColumns(run="seed"))
-    assert "Of `c.jsonl` and `a.jsonl`, the 2 runs that both have are compared." in page
-    assert cells(page, "`c.jsonl` − `a.jsonl`")[0][2] == "−2.500"  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4
+    row = cells(page, "`c.jsonl` − `a.jsonl`")[0]
+    assert (row[2], row[3], row[5]) == ("−2.500", "–", "–")  # (0 + 1) / 2 - (3 + 5 + 1 + 3) / 4; two runs are compared
     part = side("d.jsonl", {(seed, task): 1 for seed in (0, 1) for task in ("x", "y")} | {(2, "x"): 0})
     page = scores_page([part, first], ScoreColumns(run="seed"))
     assert cells(page, "`d.jsonl` − `a.jsonl`")[0][1] == "2"  # run 2, which is not compared, costs no task
@@ -188,12 +188,13 @@ def test_runs_that_are_all_alike_are_tested_as_one(tmp_path: Path):
 
 @pytest.mark.parametrize("scores", [(2, 3), (-1, 0)])
 def test_ratings_whose_differences_are_one_are_no_shares(tmp_path: Path, scores: tuple[int, int]):
-    """Student's t of 1, 1, 1, 0: 0.75 ± 3.182 x 0.25."""
+    """Student's t of 1, 1, 1, 0: 0.75 ± 3.182 x 0.25, and a lower end by Hall's correction (skewness -0.5)."""
     low, high = scores
     a = lines(tmp_path / "a.jsonl", [{"id": n, "score": high if n else low} for n in range(4)])
     b = lines(tmp_path / "b.jsonl", [{"id": n, "score": low} for n in range(4)])
     (row,) = cells(scores_page([a, b], ScoreColumns()), "`a.jsonl` −")
-    assert row[3] == "[−0.046, +1.546]" and row[-1] == "no"
+    low_end, high_end = (float(end.replace("−", "-")) for end in row[3].strip("[]").split(", "))
+    assert low_end < -0.046 and high_end == 1.546 and row[-1] == "no"
 
 
 def test_different_filters_are_named_and_one_file_may_hold_both(tmp_path: Path):
@@ -257,15 +258,26 @@ def test_files_of_one_side_are_its_runs(tmp_path: Path, monkeypatch: pytest.Monk
             cli.parse(["compare", *words]).run()
 
 
-def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path, wording: Wording):
+def test_runs_that_cannot_be_paired_are_two_samples(tmp_path: Path):
+    """Both sides vary from run to run, so the interval is far wider than that of paired runs without differences."""
+    scores = np.random.default_rng(0).random(20)
     paths = [
-        lines(tmp_path / f"{first}.jsonl", [{"id": 1, "seed": seed, "score": 1} for seed in (first, first + 1)])
+        lines(
+            tmp_path / f"{first}.jsonl",
+            [{"id": n, "seed": first + run, "score": s + run} for run in range(3) for n, s in enumerate(scores)],
+        )
         for first in (0, 5)
     ]
-    with pytest.raises(InputError, match="leave --runs out") as error:
-        scores_page(paths, ScoreColumns(run="seed"))
-    wording(error.value)
-    assert "+0.0" in scores_page(paths, ScoreColumns())
+    (row,) = cells(scores_page(paths, ScoreColumns(run="seed")), "`0.jsonl` −")
+    # the runs' variance is 1, so the error sqrt(1 / 3 + 1 / 3), with 4 degrees of freedom
+    half = t.ppf(0.975, 4) * (2 / 3) ** 0.5
+    assert row[2:4] == ["+0.000", f"[−{half:.3f}, +{half:.3f}]"]
+
+
+def test_shares_stay_in_their_range(tmp_path: Path):
+    a, b = (lines(tmp_path / f"{n}.jsonl", [{"id": task, "score": n} for task in range(12)]) for n in (1, 0))
+    (row,) = cells(scores_page([a, b], ScoreColumns()), "`1.jsonl` −")
+    assert row[2] == "+100.0" and row[3].endswith(", +100.0]")
 
 
 def test_names_stay_in_their_cells(tmp_path: Path):

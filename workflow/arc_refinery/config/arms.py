@@ -110,16 +110,17 @@ class Compared(Experiment, Generic[AnyArm]):
     def paired_runs(self, first: str, second: str) -> list[list[tuple[AnyArm, AnyArm]]]:
         """Pair the repetitions of two arms, one list per training: samplings with one adapter are one run.
 
-        Repetitions are paired with those of the same seeds, if both have seeds.
+        Repetitions are paired with those of the same seeds of training, then of sampling, if both have such seeds.
         """
         pairs = list(product(self.arms_called(first), self.arms_called(second)))
-        seeds = [((a.sampling_seed, b.sampling_seed), (self.training_seed(a), self.training_seed(b))) for a, b in pairs]
-        matched = [all(None in two or two[0] == two[1] for two in pair_seeds) for pair_seeds in seeds]
+        for seed_of in (self.training_seed, lambda arm: arm.sampling_seed):
+            seeds = [(seed_of(a), seed_of(b)) for a, b in pairs]
+            matched = [pair for pair, two in zip(pairs, seeds, strict=True) if None in two or two[0] == two[1]]
+            pairs = matched or pairs
         runs: dict[int | None, list[tuple[AnyArm, AnyArm]]] = {}
-        for pair, (_, training), is_match in zip(pairs, seeds, matched, strict=True):
-            if is_match or not any(matched):
-                trained_seeds = [seed for seed in training if seed is not None]
-                runs.setdefault(trained_seeds[0] if trained_seeds else None, []).append(pair)
+        for a, b in pairs:
+            seed = self.training_seed(a)
+            runs.setdefault(self.training_seed(b) if seed is None else seed, []).append((a, b))
         return list(runs.values())
 
     def check_arm_names(self) -> None:

@@ -2,6 +2,7 @@
 
 side("results/demo:refine-trained")   the arm `refine-trained` of the experiment `demo`; `results/demo`: all its arms
 by_training(experiment, "trained", [[1.0, 0.5], [0.5, 0.0]]) == {0: [1.0, 0.5], 1: [0.5, 0.0]}   (seeds 0 and 1)
+match_runs({0: x, 1: y}, {0: z, 1: u, 2: v})   x is paired with z, y with u
 """
 
 import os
@@ -19,12 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from arc_refinery import config, records
 from arc_refinery.config import BaseArm, Compared
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.records import RecordError
 
 AnyExperiment = TypeVar("AnyExperiment", bound=Compared[Any])
 AnyArm = TypeVar("AnyArm", bound=BaseArm)
 Values = NDArray[np.float64]
-Runs = dict[int | None, Values]  # (tasks,) values by seed of training, means over samplings
+Runs = dict[int | None, Values]  # (tasks,) values by seed of training (None: untrained), means over samplings
 ADVICE = "Give the settings.json of the experiment that made it, or run the experiment again"
 _COLUMNS = ("model", "adapter", "seed", "temperature", "top_p")
 
@@ -179,20 +181,55 @@ def by_training(experiment: Compared[Any], arm: str, values: Sequence[ArrayLike]
     """Group the values of an arm's repetitions by training; samplings with one adapter are one run."""
     by_seed: dict[int | None, list[ArrayLike]] = {}
     for repetition, repetition_values in zip(experiment.arms_called(arm), values, strict=True):
-        by_seed.setdefault(experiment.training_seed(repetition), []).append(repetition_values)
+        adapters = repetition.adapters - {"none"}
+        seed = experiment.seed_of(min(adapters)) if adapters else None
+        by_seed.setdefault(seed, []).append(repetition_values)
     return {seed: np.mean(np.asarray(same, dtype=float), axis=0) for seed, same in by_seed.items()}
 
 
-def paired_runs(a: Mapping[Any, Values], b: Mapping[Any, Values]) -> tuple[Values, Values]:
-    """Return (runs, tasks) values of both sides, paired by seed; a side of one run is paired with each of the other.
+@dataclass(frozen=True, slots=True)
+class MatchedRuns:
+    """Values of two sides, (runs, tasks) each, as they are compared."""
 
-    Trainings with different seeds cannot be paired: the mean of each side is one run.
+    first: Values
+    second: Values
+    is_paired: bool  # by run; False: two samples of runs
+    note: str  # which runs are compared, and what the interval does not cover; empty: nothing to say
+
+    @property
+    def difference(self) -> Estimate:
+        return estimate_difference(self.first, self.second, self.is_paired)
+
+
+def match_runs(a: Mapping[Any, Values], b: Mapping[Any, Values], what: str = "trainings") -> MatchedRuns:
+    """Match the runs of two sides by seed or name; `what` they are called.
+
+    A side of one run is paired with each of the other. Otherwise the runs that both sides have are paired; without any,
+    the sides are two samples of runs.
     """
-    if len(a) > 1 and len(b) > 1 and a.keys() != b.keys():
-        return np.mean(list(a.values()), axis=0, keepdims=True), np.mean(list(b.values()), axis=0, keepdims=True)
-    seeds = list(a if len(a) > len(b) else b)
-    first, second = ([side[seed] if len(side) > 1 else next(iter(side.values())) for seed in seeds] for side in (a, b))
-    return np.array(first), np.array(second)
+    if min(len(a), len(b)) == 1:
+        n_runs, (single, *_) = max(len(a), len(b)), a if len(a) == 1 else b
+        first, second = (np.array([*side.values()] * (n_runs if len(side) == 1 else 1)) for side in (a, b))
+        note = f"the interval does not cover other {what} of the side that has one" if n_runs > 1 else ""
+        return MatchedRuns(first, second, True, _note(note if single is not None else "", n_runs, what))
+    shared = [run for run in a if run in b]
+    sides = [[side[run] for run in shared or side] for side in (a, b)]
+    if shared:
+        counts = f"{len(shared)} of {len(a)} and {len(b)} {what}"
+        note = f"{counts} are compared, those that both sides have: {', '.join(map(str, shared))}"
+        is_part = len(shared) < max(len(a), len(b))
+        if is_part and len(shared) == 1:
+            note += f"; the interval does not cover other {what}"
+        return MatchedRuns(np.array(sides[0]), np.array(sides[1]), True, _note(note * is_part, len(shared), what))
+    note = f"the sides have no {what} in common, so {len(a)} and {len(b)} are compared as independent samples"
+    n_fewest = min(len(a), len(b))
+    return MatchedRuns(np.array(sides[0]), np.array(sides[1]), False, _note(note, n_fewest, what))
+
+
+def _note(text: str, n_runs: int, what: str) -> str:
+    too_few = f"two {what} are too few for an interval, which takes three" if n_runs == 2 else ""
+    sentences = "; ".join(filter(None, [text, too_few]))
+    return f"{sentences[:1].upper()}{sentences[1:]}." if sentences else ""
 
 
 def check_rows(path: Path, cls: type[Any], expected: Mapping[str, tuple[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import combinations
+from math import isinf
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +10,16 @@ from matplotlib.figure import Figure
 
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, detectable, estimate
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
+from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SIGNIFICANCE
 from arc_refinery.evaluation.score_files import ScoreColumns, Scores, SideFiles, read_scores
-from arc_refinery.evaluation.sides import paired_runs
+from arc_refinery.evaluation.sides import match_runs
 from arc_refinery.evaluation.statistics import Comparison, compare, correct
 from arc_refinery.reporting.markdown import Columns, columns_explained, columns_table, markdown_table, number, short_p
 from arc_refinery.reporting.publish import plot_style, save
 
 SCORE = """\
 - **score**: mean over tasks, of the mean over a task's rows. Brackets: 95 % interval for other tasks, and for other
-  runs if there are several."""
+  runs if there are three or more; two are too few."""
 MAX_NAME = 28  # characters of a side's name in a picture
 
 
@@ -39,7 +40,9 @@ def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path
             )
     notes, comparisons = [], []
     for one, another in combinations(sides, 2):
-        first, second, note = _with_equal_runs(one, another)
+        shared = [run for run in one.runs if run in another.runs]
+        is_part = shared and min(len(one.runs), len(another.runs)) > 1  # one run is paired with any
+        first, second = (side.of(shared) if is_part else side for side in (one, another))
         in_second = set(second.tasks)
         tasks = [task for task in first.tasks if task in in_second]
         if not tasks:
@@ -47,9 +50,10 @@ def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path
                 f"{first.name} and {second.name}: have no task in common; the first has {first.tasks[:3]}, the second "
                 f"{second.tasks[:3]}. Name the column with --task"
             )
-        runs = paired_runs(first.table(tasks), second.table(tasks))
-        comparisons.append(compare(first.name, second.name, *runs))
-        notes += note
+        runs = match_runs(first.table(tasks), second.table(tasks), "runs")
+        comparisons.append(compare(first.name, second.name, runs.first, runs.second, runs.is_paired))
+        if runs.note:
+            notes.append(f"{_code(first.name)} and {_code(second.name)}: {runs.note}")
         if first.filter and second.filter and first.filter != second.filter and columns.side != "filter":
             notes.append(
                 f"Different filters: {_code(first.filter)} of {_code(first.name)}, {_code(second.filter)} of "
@@ -81,21 +85,6 @@ def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path
     )
 
 
-def _with_equal_runs(first: Scores, second: Scores) -> tuple[Scores, Scores, list[str]]:
-    """Return both sides with the runs that both have, and a note if these are not all; one run is paired with any."""
-    if min(len(first.runs), len(second.runs)) == 1 or first.runs.keys() == second.runs.keys():
-        return first, second, []
-    shared = [run for run in first.runs if run in second.runs]
-    if len(shared) < 2:
-        raise InputError(
-            f"{first.name} and {second.name}: have runs of different names ({', '.join(list(first.runs)[:3])}; "
-            f"{', '.join(list(second.runs)[:3])}), so they cannot be paired; name them alike, or leave --runs out to "
-            "average each task over all of its rows"
-        )
-    note = f"Of {_code(first.name)} and {_code(second.name)}, the {len(shared)} runs that both have are compared."
-    return first.of(shared), second.of(shared), [note]
-
-
 class _Form:
     """How scores are written: as percentages if all are between 0 and 1."""
 
@@ -105,27 +94,34 @@ class _Form:
     def number(self, value: float, sign: str = "") -> str:
         return number(round(self.scale * value, self.digits) + 0.0, f"{sign}.{self.digits}f")
 
+    def ends(self, value: Estimate, lowest: float) -> Sequence[float]:
+        """Return the ends of an interval, within the possible range of shares (from 0) or their differences (-1)."""
+        ends = [value.low, value.high]
+        return list(np.clip(ends, lowest, 1.0)) if self.unit else ends
+
     def interval(self, value: Estimate, sign: str = "") -> str:
-        return f"[{self.number(value.low, sign)}, {self.number(value.high, sign)}]"
+        """Return the text of the interval of a mean or, with the sign `+`, of a difference."""
+        low, high = self.ends(value, -1.0 if sign else 0.0)
+        return f"[{self.number(low, sign)}, {self.number(high, sign)}]" if value.has_interval else "–"
 
 
 def _side(side: Scores, shown: _Form) -> list[object]:
     mean = estimate(np.array(list(side.table(side.tasks).values())))
-    text = f"{shown.number(mean.mean)}{shown.unit} {shown.interval(mean)}"
+    text = f"{shown.number(mean.mean)}{shown.unit}{f' {shown.interval(mean)}' if mean.has_interval else ''}"
     n_rows = f"{side.n_rows[0]}" if len(side.n_rows) == 1 else f"{side.n_rows[0]} to {side.n_rows[-1]}"
     return [_code(side.name), len(side.tasks), len(side.runs), n_rows, text]
 
 
 def _columns(shown: _Form) -> Columns[Comparison]:
     def smallest(difference: Estimate) -> str:
-        return shown.number(detectable(difference)) if difference.standard_error else "–"
+        return "–" if isinf(found := detectable(difference)) else shown.number(found)
 
     return {
         "first − second": (lambda c: f"{_code(c.first)} − {_code(c.second)}", ""),
         "tasks": (lambda c: c.difference.n_tasks, ""),
         "difference": (
             lambda c: shown.number(c.difference.mean, "+"),
-            "the first minus the second, paired by task, and by run where both sides have the same runs",
+            "the first minus the second, paired by task, and by run where both sides have runs of the same names",
         ),
         "95 % interval": (lambda c: shown.interval(c.difference, "+"), ""),
         "better: first / second": (
@@ -142,7 +138,8 @@ def _columns(shown: _Form) -> Columns[Comparison]:
         ),
         "detectable": (
             lambda c: smallest(c.difference),
-            f"the true difference that such an experiment detects with {100 * POWER:.0f} % power",
+            f"the true difference that such an experiment detects with {100 * POWER:.0f} % power, before correction; "
+            f"none if fewer than {FEWEST_CHANGED} tasks differ in a mean over runs or rows",
         ),
         "supported": (
             lambda c: "yes" if c.supports_difference else "no",
@@ -167,7 +164,7 @@ def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
     places = range(len(comparisons))[::-1]
     for place, comparison in zip(places, comparisons, strict=True):
         difference = comparison.difference
-        axes.plot([shown.scale * difference.low, shown.scale * difference.high], [place, place], color="C0")
+        axes.plot([shown.scale * end for end in shown.ends(difference, -1.0)], [place, place], color="C0")
         axes.plot(shown.scale * difference.mean, place, color="C0", marker="o")
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(list(places), [f"{_end(c.first)} − {_end(c.second)}" for c in comparisons])

@@ -16,8 +16,8 @@ import pandas as pd
 from arc_refinery import config, records
 from arc_refinery.config import REPORT, TUNING
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.intervals import Estimate, estimate_difference
-from arc_refinery.evaluation.sides import Side, by_training, paired_runs
+from arc_refinery.evaluation.intervals import Estimate
+from arc_refinery.evaluation.sides import Side, by_training, match_runs
 from arc_refinery.evaluation.statistics import Comparison, compare
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import Domain, load_domain
@@ -44,6 +44,7 @@ class PairedArms:
     only_second: tuple[str, ...]
     budgets: tuple[int, int]  # attempts per task
     turns: dict[int, Estimate]  # pass rate, first minus second, of turns with attempts of both on some task
+    note: str  # on the trainings that are compared
 
 
 def load_side(side: Side[Refining], set_name: str, arms: Iterable[str]) -> SideResults:
@@ -83,21 +84,21 @@ def why_tasks_differ(first: SideResults, second: SideResults) -> str:
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
     """Compare an arm of each side on shared tasks; trainings are paired by their seed."""
     task_ids = list(task_ids)
-    a, b = paired_runs(
-        *(
-            by_training(loaded.side.experiment, arm, [metrics.loc[task_ids, SOLVED] for metrics in loaded.metrics[arm]])
-            for loaded, arm in zip((first, second), arms, strict=True)
-        )
+    ours, theirs = (
+        by_training(loaded.side.experiment, arm, [metrics.loc[task_ids, SOLVED] for metrics in loaded.metrics[arm]])
+        for loaded, arm in zip((first, second), arms, strict=True)
     )
+    runs = match_runs(ours, theirs)
     labels = [f"{loaded.side.folder}:{arm}" for loaded, arm in zip((first, second), arms, strict=True)]
-    comparison = compare(labels[0], labels[1], a, b)
-    more = np.sign(np.mean(a, axis=0) - np.mean(b, axis=0))
+    comparison = compare(labels[0], labels[1], runs.first, runs.second, runs.is_paired)
+    more = np.sign(runs.first.mean(axis=0) - runs.second.mean(axis=0))
     return PairedArms(
         comparison,
         tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign > 0),
         tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign < 0),
         (first.side.experiment.arms_called(arms[0])[0].budget, second.side.experiment.arms_called(arms[1])[0].budget),
         _turn_differences((first, second), arms, task_ids),
+        runs.note,
     )
 
 
@@ -117,11 +118,11 @@ def _turn_differences(
         ]
         common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
         if common:
-            runs = [
+            ours, theirs = (
                 by_training(loaded.side.experiment, arm, [rate.loc[common] for rate in side])
                 for loaded, arm, side in zip(sides, arms, rates, strict=True)
-            ]
-            differences[turn] = estimate_difference(*paired_runs(*runs))
+            )
+            differences[turn] = match_runs(ours, theirs).difference
     return differences
 
 

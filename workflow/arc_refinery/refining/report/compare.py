@@ -32,7 +32,8 @@ EXPLAINED = f"""\
 - **pass rate of turn 2**: share of second-turn attempts that are right on everything, mean over tasks that have any.
 - **tokens per task**: those of completions, and of each prompt once for all completions that share it.
 
-Brackets: 95 % interval over tasks. Nothing is corrected for the number of these comparisons."""
+Brackets: 95 % interval over tasks and, of repeated trainings, over trainings. Nothing is corrected for the number of
+these comparisons."""
 
 
 def set_section(sides: Sequence[Side[Refining]], name: str) -> list[str]:
@@ -87,6 +88,8 @@ def _differences(first: SideResults, second: SideResults) -> list[str]:
 
 def _lines(paired: PairedArms) -> Iterator[str]:
     yield f"- {verdict_sentence(paired.comparison)}"
+    if paired.note:
+        yield f"  - {paired.note}"
     often = "only" if paired.comparison.is_exact else "more often"
     for which, task_ids in (("first", paired.only_first), ("second", paired.only_second)):
         if task_ids:

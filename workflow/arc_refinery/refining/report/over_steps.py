@@ -12,19 +12,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.sides import Runs, by_training, paired_runs
+from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.sides import Runs, by_training, match_runs
 from arc_refinery.refining.config import Refining, TaskSet
 from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.reporting.markdown import (
     estimate_text,
     folded,
-    interval_text,
     markdown_table,
     percent,
-    points,
+    points_text,
     write_csv,
 )
 from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
@@ -115,8 +114,8 @@ def _gains(series: Series, step: int) -> str:
     """Return by how many points a step solves more tasks than the untrained model and than the last step."""
     texts = []
     for other in sorted({0, max(series.solved)} - {step}):
-        difference = estimate_difference(*paired_runs(series.solved[step], series.solved[other]))
-        texts.append(f"{points(difference.mean)} points {interval_text(difference)} against step {other}")
+        difference = match_runs(series.solved[step], series.solved[other]).difference
+        texts.append(f"{points_text(difference)} against step {other}")
     return f" ({', '.join(texts)})"
 
 
@@ -165,7 +164,7 @@ def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
                 markersize=3.5,
                 label=series.task_set.name,
             )
-            low, high = ([max(0.0, value.low) for value in estimates], [min(1.0, value.high) for value in estimates])
+            low, high = np.clip([(value.low, value.high) for value in estimates], 0, 1).T
             axes.fill_between(steps, _percent(low), _percent(high), color=color, alpha=0.1, linewidth=0)
         axes.set_title(f"{metric} (%)", loc="left", fontsize=9)
     for axes in panels[len(metrics) :]:
@@ -179,5 +178,5 @@ def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
     save(figure, path)
 
 
-def _percent(shares: Sequence[float]) -> NDArray[np.float64]:
+def _percent(shares: ArrayLike) -> NDArray[np.float64]:
     return 100 * np.asarray(shares)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, paired_runs
+from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, match_runs
 from arc_refinery.reporting.compare import left_out
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
@@ -35,6 +35,7 @@ class PairedRates(NamedTuple):
     first: float
     second: float
     difference: Estimate
+    note: str  # on the trainings that are compared
 
 
 PAIRED: Columns[PairedRates] = {
@@ -48,8 +49,9 @@ PAIRED: Columns[PairedRates] = {
     "95 % interval": DIFFERENCE["95 % interval"],
     "detectable": DIFFERENCE["detectable"],
     "supported": (
-        lambda row: "yes" if row.difference.excludes_zero else "no",
-        "the interval of the difference excludes 0, without correction for the number of comparisons",
+        lambda row: "yes" if row.difference.supports_difference else "no",
+        "the interval of the difference excludes 0 and six questions differ, without correction for the number of "
+        "comparisons",
     ),
 }
 EXPLAINED = f"""\
@@ -93,18 +95,22 @@ def _differences(first: QuestionsOfSide, second: QuestionsOfSide) -> list[str]:
     if not ours.evaluated.questions:
         return [f"{title}: no question in common; {why_questions_differ(first, second)}."]
     common = ours.evaluated.questions
+    rows = [_paired(ours, theirs, *pair) for pair in arms]
     return [
         f"{title}, on {len(common)} questions, paired:",
-        columns_table(PAIRED, [_paired(ours, theirs, *pair) for pair in arms]),
+        columns_table(PAIRED, rows),
+        *(f"{row.arms}: {row.note}" for row in rows if row.note),
         *left_out([(each.side, each.evaluated.questions) for each in (first, second)], common, "questions"),
     ]
 
 
 def _paired(ours: QuestionsOfSide, theirs: QuestionsOfSide, first: str, second: str) -> PairedRates:
     a, b = ours.pass_rates(first), theirs.pass_rates(second)
+    runs = match_runs(a, b)
     return PairedRates(
         f"`{ours.side.folder}:{first}` − `{theirs.side.folder}:{second}`",
-        float(np.mean(list(a.values()))),
-        float(np.mean(list(b.values()))),
-        estimate_difference(*paired_runs(a, b)),
+        float(runs.first.mean()),
+        float(runs.second.mean()),
+        runs.difference,
+        runs.note,
     )
