@@ -160,6 +160,17 @@ def test_two_trained_arms_are_paired_by_the_seed_of_their_training() -> None:
     assert names(settings.paired_runs("a-seed-0", "b-seed-1")) == [[("a-seed-0", "b-seed-1")]]
 
 
+def test_arms_with_other_seeds_of_sampling_are_still_paired_by_training() -> None:
+    arms = [
+        {"name": name, "turns": [{"adapter": "trained", "n_predictions": 8}], "seed": n}
+        for n, name in ((5, "a"), (6, "b"))
+    ]
+    content = experiment(BASE, SEEDS_OF_TRAINING).model_dump(mode="json")
+    content["evaluation"]["arms"] = arms
+    settings = validate_experiment(content, "test", ArcExperiment)
+    assert names(settings.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
+
+
 def test_samplings_of_one_training_are_one_run() -> None:
     settings = experiment({"base": [{}], "a": [{"adapter": "trained"}]}, SEEDS_OF_TRAINING, seeds=[5, 6])
     assert names(settings.paired_runs("a", "base")) == [
@@ -235,8 +246,15 @@ def test_a_config_knows_what_its_primary_comparison_is_expected_to_detect(wordin
     for turn in (None, 2):
         primary = {"set": "heldout", "arms": ["refined", "base"], "turn": turn}
         line = experiment(arms, primary=primary).expected_power
-        expected = Plan(50, None if turn is None else 8).detects()  # the arm with fewer attempts
-        assert f" {100 * expected:.1f} points" in line and "50 tasks of heldout" in line
+        assert "50 tasks of heldout" in line
+        expected = Plan.of("arc", 50, 8).detects()  # attempts of the arm with fewer
+        assert (f" {100 * expected:.1f} points" in line) == (turn == 2)  # 50 tasks are too few to show tasks solved
+        wording(line)
+    trained: dict[str, list[dict[str, Any]]] = {"base": [{}, {}], "refined": [{}, {"adapter": "trained"}]}
+    for seeds in ([0, 1], [0, 1, 2]):
+        line = experiment(trained, {"seeds": seeds}, primary=primary).expected_power
+        expected = Plan.of("arc", 50, 8).detects(3)
+        assert (f" {100 * expected:.1f} points" in line) == (len(seeds) == 3)  # two are too few
         wording(line)
     assert experiment(arms).expected_power == ""
     of_file = {"name": "heldout", "source": "dataset", "path": "tasks.json"}

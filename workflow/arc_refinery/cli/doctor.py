@@ -9,7 +9,7 @@ from arc_refinery.commands.flags import Command, Files, GpuName
 from arc_refinery.commands.outputs import Writes, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.power import CHANGED_HANDS, Plan
+from arc_refinery.evaluation.power import Plan
 from arc_refinery.files import atomic_write
 
 
@@ -103,26 +103,37 @@ class Power(Command):
 
     Examples:
         arc-refinery doctor power --configfile config/multi-turn-rl.yaml --difference 0.015
+        arc-refinery doctor power --configfile config/code-trained.yaml --tasks 447 --rate 0.4 --spread 0.03
         arc-refinery doctor power --tasks 500 --changed 0.2
     """
 
     configfile: Path | None = None  # config of a refining experiment
     tasks: config.PositiveInt | None = None  # number of tasks; default: as many as the primary comparison's set has
-    changed: config.Share = CHANGED_HANDS  # assumed: share of tasks that only one of the two sides solves
-    run_spread: config.Share = 0.0  # assumed: standard deviation of the true differences of trainings
+    # assumed, by default as measured in the domain (docs/methods.md): share of tasks that only one side solves
+    changed: config.Share | None = None
+    rate: config.Share | None = None  # assumed, where pass rates are compared: share of attempts that are right
+    spread: config.Share | None = None  # assumed: standard deviation of the true differences of trainings
     difference: config.Share | None = None  # also print the tasks that show this difference
 
     def run(self) -> None:
         from arc_refinery.reporting.power import power_page
 
         plan, title = self._plan()
-        print(power_page(replace(plan, run_spread=self.run_spread), title, self.difference))
+        if self.changed is not None:
+            plan = replace(plan, changed=self.changed)
+        if self.rate is not None:
+            plan = plan.with_rate(self.rate)
+        if self.spread is not None:
+            plan = replace(plan, run_spread=self.spread)
+        print(power_page(plan, title, self.difference))
 
     def _plan(self) -> tuple[Plan, str]:
         if self.configfile is None:
             if self.tasks is None:
                 raise InputError("nothing to plan: give --configfile, or --tasks and their number")
-            return Plan(self.tasks, None, self.changed), "Tasks solved by two sides"
+            if self.rate is not None:
+                raise InputError("--rate is for pass rates of a turn; give --configfile with evaluation.primary.turn")
+            return Plan(self.tasks), "Tasks solved by two sides"
         from arc_refinery.refining.config import Refining
 
         experiment = config.load_experiment(self.configfile)
@@ -132,7 +143,11 @@ class Power(Command):
             raise InputError(f"{self.configfile}: has no evaluation.primary; give --tasks and their number instead")
         if plan is None:
             raise InputError(f"{self.configfile}: only its file tells the size of {primary.set}; give --tasks, too")
-        if plan.n_attempts and self.changed != CHANGED_HANDS:
-            raise InputError(f"--changed is for tasks solved; the primary comparison is of {primary.outcome}")
+        for flag, value, is_used in (
+            ("--changed is for tasks solved", self.changed, not plan.n_attempts),
+            ("--rate is for pass rates", self.rate, plan.n_attempts),
+        ):
+            if value is not None and not is_used:
+                raise InputError(f"{flag}; the primary comparison is of {primary.outcome}")
         title = f"{primary.title} on {primary.set}: {primary.outcome}"
-        return replace(plan, changed=self.changed), title
+        return plan, title

@@ -16,7 +16,7 @@ from arc_refinery.config.experiment import PlannedSampling, Resources, SampledTo
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.power import CHANGED_HANDS, POWER, RATE, SPREAD, Plan
+from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
@@ -192,24 +192,35 @@ class Refining(Compared[Arm]):
         if primary is None or n_tasks is None:
             return None
         if primary.turn is None:
-            return Plan(n_tasks)
+            return Plan.of(self.domain, n_tasks)
         arms = [arm for name in primary.arms for arm in self.arms_called(name)]
         n_attempts = min(arm.turns[primary.turn - 1].n_predictions for arm in arms)
-        return Plan(n_tasks, max(n_attempts // len(primary.pairs), 1))  # four rates are as noisy as two of half as many
+        # four rates are as noisy as two of half as many
+        return Plan.of(self.domain, n_tasks, max(n_attempts // len(primary.pairs), 1))
 
     @property
     def expected_power(self) -> str:
         primary, plan = self.evaluation.primary, self.plan
-        if primary is None or plan is None or isinf(detected := plan.detects()):
+        if primary is None or plan is None:
             return ""
-        if primary.turn is None:
-            assumed = f"{100 * CHANGED_HANDS:.0f} % of tasks solved by only one of the arms"
-        else:
-            assumed = f"{100 * RATE:.0f} % right, a spread over tasks of {100 * SPREAD:.1f} points"
-        return (
+        n_runs = len(self.paired_runs(*primary.arms))
+        trainings = f" and {n_runs} trainings" if n_runs > 1 else ""
+        compared = (
             f"Primary comparison: {primary.outcome}, {primary.title}, on {plan.n_tasks} tasks of "
-            f"{primary.set}; expected to detect {100 * detected:.1f} points with {100 * POWER:.0f} % power "
-            f"(assumed: {assumed}, as in the demo)."
+            f"{primary.set}{trainings}"
+        )
+        if isinf(detected := plan.detects(n_runs)):
+            why = "two trainings are too few for an interval" if n_runs == 2 else "so few tasks show no difference"
+            return f"{compared}; expected to detect nothing: {why}."
+        if primary.turn is None:
+            assumed = f"{100 * plan.changed:.0f} % of tasks solved by only one of the arms"
+        else:
+            assumed = f"{100 * plan.rate:.0f} % right, a spread over tasks of {100 * plan.task_spread:.1f} points"
+        if n_runs > 1:
+            assumed += f", over trainings of {100 * plan.run_spread:.1f}"
+        return (
+            f"{compared}; expected to detect {100 * detected:.1f} points with {100 * POWER:.0f} % power (assumed: "
+            f"{assumed})."
         )
 
     def sources(self) -> Iterable[Download | None]:
