@@ -168,7 +168,7 @@ def test_memory_of_a_pass(device: str, n_prompts: int, verdict: "Verdict", monke
 
     if device == "cpu":
         project_as_on_a_gpu(monkeypatch)
-        peak = peak_of(read)
+        peak = peak_of(read, network)
     else:
         read()  # loads libraries, which keep memory
         torch.cuda.reset_peak_memory_stats()

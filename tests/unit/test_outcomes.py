@@ -47,12 +47,12 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
         for index, letter in enumerate(letters):
             status, error_type = ENDS[letter]
             train, test = float(letter in "ST"), float(letter in "St")
-            rows.append([task_id, index, status, error_type, letter, train, train, test, test])
-    columns = ["task_id", "place", "status", "error_type", "fingerprint"]
+            rows.append([task_id, index, status, error_type, letter, letter == "S", train, train, test, test])
+    columns = ["task_id", "place", "status", "error_type", "fingerprint", "solved"]
     scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
     table = pd.DataFrame(rows, columns=[*columns, *scores])
     table["has_closed_code"] = table["status"] != "no_code"
-    return derive(table.astype({"error_type": "category", "place": int}))
+    return derive(table.astype({"error_type": "category", "place": int, "solved": bool}))
 
 
 def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> ArcExperiment:

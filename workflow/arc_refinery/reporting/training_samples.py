@@ -61,8 +61,8 @@ def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
         f"{folder}: step {chosen[1]}{again}, {len(samples)} completions, {len(ranked)} distinct, "
         f"mean reward {mean:.3g}; {which}"
     )
-    blocks = [block for name, texts in shown.items() for block in (*prompts.get(name, ()), *texts)]
-    return "\n\n".join([head, *blocks])
+    texts = [text for name, below in shown.items() for text in (prompts.get(name, ""), *below) if text]
+    return "\n\n".join([head, *texts])
 
 
 def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
@@ -117,14 +117,14 @@ def _ranked(samples: Sequence[TrainingSample], worst: bool) -> list[tuple[Traini
     return [(alike[0], len(alike)) for _, alike in order]
 
 
-def _prompts(folder: Path, names: Collection[str]) -> dict[str, list[str]]:
-    """Return a block for each prompt or question that is in the results around an adapter, by its id."""
-    blocks: dict[str, list[str]] = {}
+def _prompts(folder: Path, names: Collection[str]) -> dict[str, str]:
+    """Return the prompts and questions, by id, that are in the results around an adapter."""
+    texts = {}
     for pattern, (cls, column) in PROMPTS.items():
-        for path in sorted(folder.resolve().parents[1].glob(pattern)):
-            rows = records.columns(path, cls, [column, "text"], names).to_pylist()
-            blocks |= {row[column]: [f"=== {row[column]} ===\n{row['text'].strip()}"] for row in rows}
-    return blocks
+        for path in sorted(folder.resolve().parent.parent.glob(pattern)):
+            for row in records.columns(path, cls, [column, "text"], names).to_pylist():
+                texts[row[column]] = f"=== {row[column]} ===\n{row['text'].strip()}"
+    return texts
 
 
 def _title(sample: TrainingSample) -> str:

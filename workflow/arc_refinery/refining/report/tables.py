@@ -251,7 +251,8 @@ def contrast(experiment: Refining, results: SetResults, pairs: Sequence[tuple[st
         )
         for paired in runs
     )
-    return estimate_difference(*np.broadcast_arrays(first, second))
+    first, second = np.broadcast_arrays(first, second)
+    return estimate_difference(first, second)
 
 
 def first_attempts_table(experiment: Refining, results: SetResults) -> str:
