@@ -165,8 +165,6 @@ def test_the_page_names_what_is_assumed_and_what_is_missing(capsys: pytest.Captu
         for block in capsys.readouterr().out.strip().split("\n\n")[2:]:
             wording(block)
     assert "| at least " in cost_page(load_experiment(ROOT / "config/tool-use.yaml"), H100, Assumed())
-    assert (
-        "| – |" in cost_page(load_experiment(ROOT / "config/code-untrained.yaml"), H100, Assumed()).split("all | ")[1]
-    )
+    assert "| – |" in cost_page(load_experiment(ROOT / "config/pass-at-1.yaml"), H100, Assumed()).split("all | ")[1]
     assert "not counted" in cost_page(load_experiment(ROOT / "config/code-demo.yaml"), H100, Assumed())
     wording(cost_page(load_experiment(ROOT / "config/config.yaml"), H100, Assumed()).split("\n\n")[3])

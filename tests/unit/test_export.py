@@ -118,10 +118,10 @@ def test_episodes_keep_every_message_and_their_rewards(tmp_path: Path):
     assert {tool["type"] for row in rows for tool in row["tools"]} == {"function"}
 
 
-@pytest.mark.parametrize("name", ["code-repair", "tool-use-demo"])
-def test_texts_of_supervised_training_are_prompt_and_completion(name: str, tmp_path: Path, wording: Wording):
-    experiment = load_experiment(ROOT / f"config/{name}.yaml")
-    folder = tmp_path / name
+@pytest.mark.parametrize("config", ["tests/refining.yaml", "config/tool-use-demo.yaml"])
+def test_texts_of_supervised_training_are_prompt_and_completion(config: str, tmp_path: Path, wording: Wording):
+    experiment = load_experiment(ROOT / config)
+    folder = tmp_path / experiment.experiment
     folder.mkdir()
     (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
     with pytest.raises(InputError) as error:
@@ -129,13 +129,15 @@ def test_texts_of_supervised_training_are_prompt_and_completion(name: str, tmp_p
     wording(error.value)
     answer = [("<call>", True), ("4", False), ("it is 4", True)]
     segments = tuple(Segment(*segment) for segment in [("system", False), ("2 + 2?", False), *answer])
-    if name == "code-repair":
-        records.write(folder / "part1/training/demonstrations.parquet", Demonstration, [make_demonstration()], 0, {})
+    is_refining = config == "tests/refining.yaml"
+    if is_refining:
+        for part, rows in (("part1", [make_demonstration()]), ("part2", [])):
+            records.write(folder / part / "training/demonstrations.parquet", Demonstration, rows, 0, {})
     else:
         conversations = [Conversation("q", segments, 1)]
         records.write(folder / "training/conversations.parquet", Conversation, conversations, 0, {})
     (row,) = export(str(folder), "--training", output=tmp_path / "texts.jsonl")
-    if name == "code-repair":
+    if is_refining:
         assert (row["prompt"], row["completion"]) == ("<|user|>task t<|assistant|>", "a program")
         assert (row["task_id"], row["turn"], row["target"]) == ("t", 2, "source")
     else:

@@ -16,7 +16,7 @@ from arc_refinery.errors import InputError
     [
         [],
         ["--configfile", "config/tool-use.yaml"],
-        ["--configfile", "config/code-untrained.yaml"],
+        ["--configfile", "config/code-trained.yaml"],
         ["--configfile", "config/config.yaml", "--changed", "0.9"],
         ["--configfile", "config/multi-turn-rl.yaml", "--rate", "0.1"],
         ["--tasks", "500", "--rate", "0.1"],
@@ -57,7 +57,7 @@ def test_the_power_of_a_set_whose_size_is_given_and_of_trainings_that_differ(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(ROOT)
-    cli.parse(["doctor", "power", "--configfile", "config/code-untrained.yaml", "--tasks", "352"]).run()
+    cli.parse(["doctor", "power", "--configfile", "config/code-trained.yaml", "--tasks", "352"]).run()
     assert "| 352 |" in capsys.readouterr().out
     rows = []
     for words in ([], ["--spread", "0"], ["--rate", "0.1"]):
