@@ -58,7 +58,6 @@ TOOL_USE: dict[str, Changes] = {
     "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
     "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "form": "gsm8k"}},
     "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "form": "gsm8k"}},
-    "search": {"tools.1": {"tool": "search", "corpus": "tests/handmade.py"}},
     "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
     "own tool in the job's process": {"tools.1": {"tool": "tests/handmade.py:tool", "where": "process"}},
     "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},

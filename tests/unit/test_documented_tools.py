@@ -1,4 +1,4 @@
-"""The tool and the data set that docs/tool-use.md shows: those very lines are run."""
+"""The tool and the data set that docs/tool-use.md shows, and the search in examples/: those very lines are run."""
 
 import re
 import sys
@@ -13,6 +13,7 @@ from arc_refinery.config import check_files, load_experiment, validate_experimen
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use import stages
 from arc_refinery.tool_use.config import ToolUse
+from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -32,7 +33,7 @@ TOOL, DATA = blocks("A tool of your own"), blocks("A data set of your own")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with the files of the page."""
-    for name in ("workflow", "config"):
+    for name in ("workflow", "config", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "mine").mkdir()
     files = {"atlas.py": TOOL["python"], "capitals.jsonl": DATA["json"], "capitals.yaml": DATA["yaml"]}
@@ -65,6 +66,21 @@ def test_the_tools_can_be_called(executor: Executor):
             ("read_notes", {}),
         )
     ] == ["Lima", "L-i-m-a", "Error: ValueError: Spain is unknown", "1 lines", "2 lines", '["one", "two"]']
+
+
+def test_the_example_finds_what_its_questions_ask_for(executor: Executor):
+    experiment = load_experiment(Path("examples/own-tool.yaml"), ToolUse)
+    check_files(experiment, "own-tool.yaml", contents=True)
+    search = Toolbox(experiment.tools, executor)
+    (first, second) = questions_of(experiment.sets["harbour"], "heldout", 0)
+    built = search.run("search", {"query": first.text}).text
+    assert built.startswith("[1] North lighthouse\nThe north lighthouse was built in 1871.")
+    assert "[2] South lighthouse\n" in built
+    keeper = search.run("search", {"query": "first keeper of the north lighthouse"}).text
+    assert "Ida Berg was its first keeper" in keeper
+    assert second.reference not in keeper
+    assert second.reference in search.run("search", {"query": "Ida Berg"}).text
+    assert search.run("search", {"query": "zebra"}).text == "(no results)"
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:

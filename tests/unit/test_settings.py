@@ -52,7 +52,6 @@ VALUES: dict[str, list[Any]] = {
     "colors": [[f"colour-{n}" for n in range(10)]],
     "compare": [["small", "other"]],
     "comparisons": [[["refine-trained", "refine-base"]]],
-    "corpus": ["passages.jsonl"],
     "form": ["residual"],
     "model": ["other"],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],

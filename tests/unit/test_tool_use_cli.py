@@ -119,7 +119,6 @@ def test_bad_input_ends_with_one_message(
         ("--tools python,seconds=x", "--tools.0.seconds is 'x'; "),
         ("--tools python,second=1", "--tools.0.second is not a known key; "),
         ("--tools python,seconds=1,seconds=2", "--tools.0 is 'python,seconds=1,seconds=2', with two `seconds`; "),
-        ("--tools search", "--tools.0: corpus is missing: "),
         ("--tools-of-sets sums browser", "--tools-of-sets.0.1: 'browser' is not a tool; "),
         ("--rewards correct format=x", "--rewards.1.weight is 'x'; "),
         ("--rewards correct correct", "--rewards: two terms have the name correct; "),

@@ -179,18 +179,6 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c.update(tools=[{"tool": "calculator", "seconds": 3}]),
         "tools.0 seconds calculator",
     ),
-    "search without a corpus": (
-        lambda c: c.update(tools=["search"]),
-        "tools.0 corpus `search`",
-    ),
-    "corpus of another tool": (
-        lambda c: c.update(tools=[{"tool": "calculator", "corpus": "texts.jsonl"}]),
-        "tools.0 corpus calculator",
-    ),
-    "passages of another tool": (
-        lambda c: c.update(tools=[{"tool": "calculator", "passages": 5}]),
-        "tools.0 passages calculator",
-    ),
     "no time": (
         lambda c: c.update(tools=[{"tool": "mine.py:f", "seconds": 0}]),
         "tools.0.seconds 0;",
@@ -444,10 +432,6 @@ DOUBLE = 'def double(n: int):\n    """Double a number.\n\n    Args:\n        n: 
         ({"tool": "calculator"}, "calculator"),
         ("a/mine.py:double", "a/mine.py:double"),
         ({"tool": "execute_code", "seconds": 3}, "execute_code,seconds=3.0"),
-        (
-            {"tool": "search", "corpus": "a,b=c,,d.jsonl", "passages": 5},
-            "search,corpus=a,,b=c,,,,d.jsonl,passages=5",
-        ),
         ({"tool": "a,b.py:double", "where": "process"}, "a,,b.py:double,where=process"),
         ("a,b.py:double", "a,b.py:double"),
     ],
@@ -496,26 +480,13 @@ def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_chec
     wording(raised.value)
 
 
-def test_the_corpus_of_a_search_is_an_input(content: Content, in_a_checkout: Path, wording: Wording):
-    content["tools"] = [{"tool": "search", "corpus": "texts.jsonl"}]
-    experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    with pytest.raises(ConfigError) as raised:
-        check_files(experiment, "mine.yaml")
-    assert str(raised.value).startswith("mine.yaml: tools.0.corpus: texts.jsonl ")
-    wording(raised.value)
-    Path("texts.jsonl").touch()
-    check_files(experiment, "mine.yaml")
-    heldout, arm = experiment.set_names[0], experiment.arms[0].name
-    assert tool_inputs.tools_of_arm(experiment, heldout, arm) == ["texts.jsonl"]
-
-
-def test_what_a_held_out_set_searches_is_an_input_of_its_own_episodes_alone(content: Content):
-    content["data"]["heldout"][0]["tools"] = [{"tool": "search", "corpus": "texts.jsonl"}]
+def test_the_file_of_a_held_out_sets_tool_is_an_input_of_its_own_episodes_alone(content: Content):
+    content["data"]["heldout"][0]["tools"] = ["mine.py:double"]
     content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     heldout = experiment.set_names[0]
-    assert tool_inputs.tools_of_arm(experiment, heldout, "with-tools") == ["texts.jsonl"]
+    assert tool_inputs.tools_of_arm(experiment, heldout, "with-tools") == ["mine.py"]
     assert tool_inputs.tools_of_arm(experiment, heldout, "without") == tool_inputs.tools_in_training(experiment) == []
 
 

@@ -19,7 +19,7 @@ from arc_refinery.refining.domains.arc.records import Prompt
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
 ON_ARC = ["own-model", "own-tasks", "own-wording", "own-reward", "more-turns"]
-EXAMPLES = [*ON_ARC[:2], "own-code", *ON_ARC[2:]]
+EXAMPLES = [*ON_ARC[:2], "own-code", *ON_ARC[2:], "own-tool"]
 CUT_DOWN: dict[str, Any] = {
     "experiment": "own",
     "model": {"path": "workflow/models/tiny", "window": 1024, "n_threads": 1},
@@ -35,7 +35,7 @@ CUT_DOWN: dict[str, Any] = {
 
 def test_each_example_is_a_file_of_examples_and_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert sorted(path.stem for path in ROOT.glob("examples/*.yaml")) == sorted(EXAMPLES)
-    for name in ("examples", "config"):
+    for name in ("examples", "config", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
     save_template(COMPACT, Path("templates/mine"))

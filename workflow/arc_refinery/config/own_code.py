@@ -93,7 +93,7 @@ class Entry(Strict):
         return OwnCode.parse(getattr(self, self.key))
 
     def __str__(self) -> str:
-        """The entry as one word, from which it can be read again: `search,corpus=passages.jsonl,passages=5`."""
+        """The entry as one word, from which it can be read again: `python,seconds=5.0`."""
         settings = self.model_dump(exclude_defaults=True)
         name = settings.pop(self.key)
         if not settings:

@@ -100,7 +100,7 @@ class ToolFlags(Command):
     model_path: config.Line  # folder with a model, or its name on the hub
     generation: Annotated[Generation, FLAT, Without(EVALUATION)]
     sandbox: Annotated[config.Sandbox, FLAT]
-    tools: tuple[ToolChoice, ...] = ()  # tools to offer: `calculator search,corpus=passages.jsonl mine.py:tool`
+    tools: tuple[ToolChoice, ...] = ()  # tools to offer: `calculator python,seconds=5 mine.py:tool`
     tools_of_sets: tuple[tuple[str, ToolChoice], ...] = ()  # sets with their own: `sums calculator sums python`
     modules_of_python: bool = False  # programs may import what `python` offers, even if it is not among the tools
     files: Path | None = None  # folder for read_file, with one folder per question

@@ -37,7 +37,7 @@ from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/calls/formats
 Form = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
-ToolName = Literal["calculator", "execute_code", "python", "read_file", "search"]
+ToolName = Literal["calculator", "execute_code", "python", "read_file"]
 LEVELS = (1, 2, 3)  # difficulty of the generator's questions
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
@@ -74,23 +74,11 @@ class ToolChoice(Entry):
     max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
     )
-    corpus: Line | None = Field(
-        None,
-        description="For `search`: a .jsonl, .jsonl.gz, .json or .parquet file; a row has a `text`, and optionally a "
-        "`title`.",
-    )
-    passages: PositiveInt = Field(3, description="For `search`: passages per result.")
 
     @property
     def files(self) -> tuple[Path, ...]:
         """Files that decide the tool's results."""
-        own = self.own_code
-        corpus = self.corpus_file
-        return (own.path,) if own else (corpus,) if corpus else ()
-
-    @property
-    def corpus_file(self) -> Path | None:
-        return Path(self.corpus) if self.corpus else None
+        return (self.own_code.path,) if self.own_code else ()
 
     @model_validator(mode="after")
     def _settings_fit_the_tool(self) -> Self:
@@ -103,11 +91,6 @@ class ToolChoice(Entry):
             raise ValueError("retry_on is for tools in the job's process: set where to `process`, or remove it")
         if self.own_code is None and self.seconds is not None and self.tool not in WITH_PROGRAMS:
             raise ValueError(f"seconds belongs to a tool that runs a program, not to {self.tool}; remove it")
-        if self.tool == "search" and not self.corpus:
-            raise ValueError("corpus is missing: the file of passages that `search` looks through")
-        for key in ("corpus", "passages"):
-            if self.tool != "search" and getattr(self, key) != ToolChoice.model_fields[key].default:
-                raise ValueError(f"{key} belongs to `search`, not to {self.tool}; remove it")
         return self
 
 
@@ -289,8 +272,6 @@ class ToolUse(Compared[ToolArm]):
         for key, tool in self.all_tools.items():
             if tool.own_code:
                 wanted.append(Wanted(key, tool.own_code.path, what))
-            if tool.corpus_file:
-                wanted.append(Wanted(f"{key}.corpus", tool.corpus_file, "a file of passages"))
         return wanted
 
     def faults_of_contents(self) -> list[str]:

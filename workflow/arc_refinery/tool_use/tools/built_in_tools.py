@@ -1,4 +1,4 @@
-"""The built-in tools: a calculator, programs, files; search.py has the search."""
+"""The built-in tools: a calculator, programs, files."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -11,7 +11,6 @@ from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool, whole
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import text_signature
 from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate
-from arc_refinery.tool_use.tools.search import Search
 
 MAX_FILE_BYTES = 2**16
 LISTED_FILES = 20
@@ -179,5 +178,4 @@ BUILT_IN: dict[ToolName, Callable[[ToolChoice, Path | None], Tool]] = {
     "execute_code": lambda choice, _: ExecuteCode(choice),
     "python": lambda choice, _: Python(choice),
     "read_file": ReadFile,
-    "search": lambda choice, _: Search(choice),
 }
