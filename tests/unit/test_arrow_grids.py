@@ -98,7 +98,7 @@ def test_other_types_are_no_grids(bad: Any):
         FlatGrids.from_arrow(pa.array(bad))
 
 
-@pytest.mark.parametrize(("cls", "n_columns"), [(Task, 6), (Prompt, 4), (Verdict, 2)])
+@pytest.mark.parametrize(("cls", "n_columns"), [(Task, 6), (Prompt, 6), (Verdict, 2)])
 def test_the_cells_of_every_kind_of_file_are_stored_as_streams_of_bytes(tmp_path: Path, cls: Any, n_columns: int):
     path = tmp_path / "some.parquet"
     with records.writer(path, cls, 0, {}) as add:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from checkout import ROOT
+from hall import wider_ends
 from messages import Wording
 from scipy.stats import t
 
@@ -63,15 +64,14 @@ def test_numbers_are_those_of_the_report(tasks: Path):
     assert [row[4] for row in cells(page, "`independent`") if len(row) == 5] == ["74.0 % [69.8, 77.9]"]
 
 
-def test_an_interval_over_tasks_is_that_of_a_paired_t_test(tasks: Path):
+def test_an_interval_over_tasks_has_the_wider_ends_of_student_and_hall(tasks: Path):
     page = scores_page([tasks], ScoreColumns(side="arm", score="pass_rate"))
     with tasks.open(newline="") as table:
         rates = {(row["arm"], row["task_id"]): float(row["pass_rate"]) for row in csv.DictReader(table)}
     names = [task for arm, task in rates if arm == "refine"]
     gaps = np.array([rates["refine", task] - rates["other-task", task] for task in names])
-    half = t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5
     (row,) = cells(page, "`refine` − `other-task`")
-    shown = [100 * value for value in (gaps.mean(), gaps.mean() - half, gaps.mean() + half)]
+    shown = [100 * value for value in (gaps.mean(), *wider_ends(gaps))]
     read = [float(text.replace("−", "-")) for text in [row[2], *row[3].strip("[]").split(", ")]]
     assert read == pytest.approx(shown, abs=0.051)
 
