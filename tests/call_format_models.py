@@ -12,9 +12,7 @@ from checkout import TINY_TOOLS
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
-CHATML_END, LLAMA_END, LLAMA_CALL_END = "<|im_end|>", "<|eot_id|>", "<|eom_id|>"
-PYTHON_TAG = "<|python_tag|>"
-LLAMA_TOKENS = [PYTHON_TAG, LLAMA_END, LLAMA_CALL_END, "<|start_header_id|>", "<|end_header_id|>", "<|begin_of_text|>"]
+CHATML_END = "<|im_end|>"
 
 # TRL's names of the templates, and the format of their calls
 TEMPLATES = {
@@ -25,10 +23,7 @@ TEMPLATES = {
     "qwen3_5_nothink": "qwen-xml",
     "qwen3_6": "qwen-xml",
     "qwen3_8": "qwen-xml",
-    "llama3_1": "llama",
-    "llama3_2": "llama",
 }
-ONE_OF_EACH = {"hermes": "qwen3", "qwen-xml": "qwen3_5_think", "llama": "llama3_1"}
 
 
 def template_text(name: str) -> str:
@@ -42,17 +37,10 @@ def make_tokenizer(template: str) -> Any:
 
     tokenizer = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template_text(template)
-    if template.startswith("llama"):
-        tokenizer.add_special_tokens({"additional_special_tokens": LLAMA_TOKENS})
-        tokenizer.bos_token = LLAMA_TOKENS[-1]
     return tokenizer
-
-
-def stop_token(template: str) -> str:
-    return LLAMA_END if template.startswith("llama") else CHATML_END
 
 
 def make_renderer(template: str, thinking: bool = True, call_format: str = "auto", toolbox: Any = None) -> ToolRenderer:
     schemas = (toolbox or Toolbox()).schemas
-    renderer = ToolRenderer(make_tokenizer(template), schemas, thinking, stop_token(template))
+    renderer = ToolRenderer(make_tokenizer(template), schemas, thinking, CHATML_END)
     return with_call_format(renderer, call_format)

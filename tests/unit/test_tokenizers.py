@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from call_format_models import CHATML_END, make_tokenizer
 from call_format_models import TEMPLATES as TRL_TEMPLATES
-from call_format_models import make_tokenizer, stop_token
 from checkout import TINY, TINY_TOOLS
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -179,7 +179,7 @@ def test_answers_of_the_embedded_models_end(model: str):
 @pytest.mark.parametrize("template", TRL_TEMPLATES)
 def test_answers_in_templates_of_other_models_end(template: str):
     tokenizer = make_tokenizer(template)
-    end = tokenizer.convert_tokens_to_ids(stop_token(template))
+    end = tokenizer.convert_tokens_to_ids(CHATML_END)
     assert ids_after_answer(tokenizer, [end], ANSWERED)[0] == end
 
 

@@ -11,13 +11,9 @@ from typing import Any
 import pytest
 from call_format_models import (
     CHATML_END,
-    LLAMA_CALL_END,
-    LLAMA_END,
-    ONE_OF_EACH,
-    PYTHON_TAG,
     TEMPLATES,
     make_renderer,
-    stop_token,
+    make_tokenizer,
     template_text,
 )
 from checkout import TINY, TINY_TOOLS
@@ -170,11 +166,8 @@ def xml(expression: str) -> str:
     return f"<function=calculator>\n<parameter=expression>\n{expression}\n</parameter>\n</function>"
 
 
-def llama(expression: str) -> str:
-    return f'{{"name": "calculator", "parameters": {{"expression": "{expression}"}}}}'
-
-
-XML, LLAMA = xml("1 + 1"), llama("1 + 1")
+XML = xml("1 + 1")
+JSON = '{"name": "calculator", "arguments": {"expression": "1 + 1"}}'
 
 
 @pytest.mark.parametrize(
@@ -192,23 +185,7 @@ XML, LLAMA = xml("1 + 1"), llama("1 + 1")
             for inner in ("</tool_call>", "<tool_call>", "a</parameter>b", "</function>", "<function=f>")
         ),
         ("qwen-xml", "an answer", "an answer", []),
-        ("qwen-xml", LLAMA, LLAMA, []),
-        ("llama", LLAMA, "", [WrittenCall(LLAMA)]),
-        ("llama", f"{PYTHON_TAG}{LLAMA}", "", [WrittenCall(LLAMA)]),
-        ("llama", f"So: {PYTHON_TAG}{LLAMA}", "So:", [WrittenCall(LLAMA)]),
-        ("llama", LLAMA + LLAMA_END, "", [WrittenCall(LLAMA)]),
-        ("llama", LLAMA + LLAMA_CALL_END, "", [WrittenCall(LLAMA)]),
-        ("llama", f"So:\n{LLAMA}", "So:", [WrittenCall(LLAMA)]),
-        *(("llama", LLAMA + between + LLAMA, "", [WrittenCall(LLAMA)] * 2) for between in ("; ", "\n", "", ";\n")),
-        ("llama", f"{LLAMA} is a call", "is a call", [WrittenCall(LLAMA)]),
-        ("llama", LLAMA[:-2], "", [WrittenCall(LLAMA[:-2], is_closed=False)]),
-        ("llama", f"{PYTHON_TAG}print(1)", "", [WrittenCall("print(1)")]),
-        ("llama", "{'name': 'calculator'}", "", [WrittenCall("{'name': 'calculator'}")]),
-        # answers
-        ("llama", "{1, 2}", "{1, 2}", []),
-        ("llama", '{"answer": 5}', '{"answer": 5}', []),
-        ("llama", f"`{LLAMA}`", f"`{LLAMA}`", []),
-        ("llama", f"<tool_call>{LLAMA}</tool_call>", f"<tool_call>{LLAMA}</tool_call>", []),
+        ("qwen-xml", JSON, JSON, []),
     ],
 )
 def test_calls_are_found(name: str, written: str, text: str, calls: list[WrittenCall]):
@@ -263,10 +240,9 @@ QUOTE, LINE, ALONE, ONE, COMMENT = 'quote is \\"', "new line is \\n", "code fenc
         ('{"code": "a"', ""),
     ],
 )
-@pytest.mark.parametrize(("name", "key"), [("hermes", "arguments"), ("llama", "parameters")])
-def test_malformed_json_says_what_to_change(name: str, key: str, arguments: str, hint: str):
+def test_malformed_json_says_what_to_change(arguments: str, hint: str):
     hints = (QUOTE, LINE, "tab is", "backslash is", COMMENT, "double quotes:", "true, false", ALONE, ONE)
-    fault = fault_of(name, f'{{"name": "f", "{key}": {arguments}}}')
+    fault = fault_of("hermes", f'{{"name": "f", "arguments": {arguments}}}')
     assert hint in fault
     assert hint or not any(hint in fault for hint in hints)
 
@@ -357,18 +333,6 @@ def tagged(inner: str) -> str:
             "arguments",
             '"x"',
         ),
-        ("llama", LLAMA[:-1], "cut_off", "JSON"),
-        ("llama", '{"name": "calculator", "parameters": {"expression": "1 +', "cut_off", "JSON"),
-        ("llama", '{"name": "calculator", "parameters": {expression: 1}}', "malformed", "JSON"),
-        ("llama", '{"name": "calculator"}', "malformed", '"parameters"'),
-        ("llama", '{"name": "calculator", "parameters": "1"}', "malformed", '"parameters" is a text,'),
-        ("llama", "{'name': 'calculator', 'parameters': {}}", "malformed", "JSON"),
-        ("llama", f"{PYTHON_TAG}print(1 + 1)", "malformed", "JSON"),
-        ("llama", f"{PYTHON_TAG}42", "malformed", " a number,"),
-        ("llama", PYTHON_TAG, "cut_off", "JSON"),
-        ("llama", PYTHON_TAG + "[" * 90, "cut_off", "JSON"),
-        ("llama", '{"name": "browse", "parameters": {}}', "unknown_tool", '"browse"'),
-        ("llama", '{"name": "calculator", "parameters": {"x": 1}}', "arguments", '"expression"'),
     ],
 )
 def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fault: str, names: str, wording: Wording):
@@ -380,14 +344,9 @@ def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fau
     wording(result.text)
 
 
-def test_qwens_two_calls_both_run_and_llamas_second_one_is_postponed(wording: Wording):
+def test_two_calls_of_a_turn_both_run():
     calls = [xml(expression) for expression in ("2*3", "4+5")]
     assert [result.text for result in results_of("qwen-xml", "\n".join(map(tagged, calls)))] == ["6", "9"]
-    first, second = results_of("llama", "; ".join(llama(expression) for expression in ("2*3", "4+5")))
-    assert (first.text, first.fault, second.fault) == ("6", None, "too_many")
-    assert " 1." in second.text  # calls in a turn
-    wording(second.text)
-    assert results_of("llama", '{"name": "calculator", "arguments": {"expression": "2*3"}}')[0].text == "6"
 
 
 @every_format
@@ -396,7 +355,7 @@ def test_no_text_raises(name: str):
     rng, call_format = random.Random(0), FORMATS[name]
     pieces = [
         *("<tool_call>", "</tool_call>", "<function=calculator>", "</function>", "<parameter=expression>", "1 + 1"),
-        *("</parameter>", PYTHON_TAG, '{"name": "calculator", ', '"parameters": ', '"arguments": ', "{", "}", "}}"),
+        *("</parameter>", '{"name": "calculator", ', '"parameters": ', '"arguments": ', "{", "}", "}}"),
         *('{"expression": "1"}', "[" * 3000, '"', "\\", "\n", "; ", "<think>", "</think>", "9" * 5000, "\ud800"),
     ]
     n_calls = 0
@@ -413,11 +372,10 @@ def test_no_text_raises(name: str):
     assert n_calls > 100
 
 
-@pytest.mark.parametrize("name", ["qwen-xml", "llama"])
+@every_format
 def test_no_result_contains_special_tokens(name: str, tmp_path: Path):
     toolbox = Toolbox(("read_file",), folder=tmp_path, call_format=FORMATS[name])
-    marks = ["<think>", "</think>", CHATML_END, LLAMA_END, LLAMA_CALL_END, PYTHON_TAG]
-    marks += ["<tool_call>", "</tool_response>"] if name == "qwen-xml" else []
+    marks = ["<think>", "</think>", CHATML_END, "<|eot_id|>", "<tool_call>", "</tool_response>"]
     (tmp_path / "marks").write_text("".join(marks))
     assert toolbox.run("read_file", {"path": "marks"}).text == "".join(mark.replace("<", "< ") for mark in marks)
 
@@ -438,10 +396,11 @@ def test_a_format_is_accepted_only_where_the_template_writes_it(template: str, n
     assert f" {name}: " in str(raised.value)
 
 
-@pytest.mark.parametrize("template", ["llama3", "phi3"])
-def test_templates_without_tool_calls_are_refused(template: str, wording: Wording):
-    with pytest.raises(InputError, match=r"\(hermes, qwen-xml, llama\)") as raised:
-        make_renderer(template)
+@pytest.mark.parametrize(("template", "stop"), [("llama3_1", "<|eot_id|>"), ("phi3", CHATML_END)])
+def test_templates_without_calls_of_a_known_format_are_refused(template: str, stop: str, wording: Wording):
+    renderer = ToolRenderer(make_tokenizer(template), Toolbox().schemas, True, stop)
+    with pytest.raises(InputError, match=r"\(hermes, qwen-xml\)") as raised:
+        with_call_format(renderer, "auto")
     wording(raised.value)
 
 
@@ -464,13 +423,9 @@ def model_folder(path: Path, template: str) -> Path:
 def test_a_models_folder_is_checked_without_loading_the_model(tmp_path: Path, template: str, wording: Wording):
     """Also where the tokenizer's settings hold the template, as in older folders."""
     folder = model_folder(tmp_path, template_text(template))
-    settings = Generation(max_turn_tokens=9, max_episode_tokens=9, stop_token=stop_token(template))
+    settings = Generation(max_turn_tokens=9, max_episode_tokens=9, stop_token=CHATML_END)
     check_folder(folder, settings)
-    (other,) = (
-        template_name
-        for template_name in ONE_OF_EACH
-        if template_name == ("llama" if TEMPLATES[template] == "hermes" else "hermes")
-    )
+    (other,) = FORMATS.keys() - {TEMPLATES[template]}
     refused = settings.model_copy(update={"call_format": other})
     with pytest.raises(InputError, match=f"^{folder}: .* {other}:") as raised:
         check_folder(folder, refused)
@@ -500,7 +455,7 @@ def test_the_embedded_models(wording: Wording):
 
 
 def test_the_tools_of_a_question_keep_the_format():
-    renderer = renderer_of("llama3_1")
+    renderer = renderer_of("qwen3_5_think")
     assert isinstance(renderer, ToolRenderer)
     assert with_call_format(replace(renderer, schemas=()), "auto").call_format == renderer.call_format
     assert renderer.offering([]).call_format is renderer.call_format

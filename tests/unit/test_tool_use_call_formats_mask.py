@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from call_format_models import CHATML_END, LLAMA_CALL_END, LLAMA_END, PYTHON_TAG, make_renderer
+from call_format_models import CHATML_END, make_renderer
 from written_turns import CALLS, HEADER, LIMITS, NO_THOUGHT, OTHER_END, loss_mask, questions, turn
 
 from arc_refinery.sandbox import Executor
@@ -23,15 +23,6 @@ XML_CALLS = (
     "<tool_call>\n12*3\n</tool_call>",
     "<tool_call>\n",
 )
-LLAMA_CALLS = (
-    '{"name": "calculator", "parameters": {"expression": "12*3"}}',
-    PYTHON_TAG + '{"name": "calculator", "parameters": {"expression": "1/0"}}',
-    '{"name": "read_file", "parameters": {"path": "notes.txt"}}',
-    '{"name": "calculator", "parameters": {"x": "1"}}',
-    '{"name": "search", "parameters": {}}',
-    PYTHON_TAG + "12*3; 5",
-    PYTHON_TAG,
-)
 
 
 class Case(NamedTuple):
@@ -43,15 +34,12 @@ class Case(NamedTuple):
 
 
 CHATML_ENDS = (CHATML_END, CHATML_END, OTHER_END)
-LLAMA_HEADER = "<|start_header_id|>assistant<|end_header_id|>\n\n"
 CASES = [
     Case("qwen3", True, HEADER, CALLS, CHATML_ENDS),
     Case("qwen2_5", False, HEADER, CALLS, CHATML_ENDS),
     Case("qwen3_5_think", True, f"{HEADER}<think>\n", XML_CALLS, CHATML_ENDS),
     Case("qwen3_5_think", False, HEADER + NO_THOUGHT, XML_CALLS, CHATML_ENDS),
     Case("qwen3_8", True, f"{HEADER}<think>\n", XML_CALLS, CHATML_ENDS),
-    Case("llama3_1", False, LLAMA_HEADER, LLAMA_CALLS, (LLAMA_END, LLAMA_CALL_END)),
-    Case("llama3_2", False, LLAMA_HEADER, LLAMA_CALLS, (LLAMA_END, LLAMA_CALL_END)),
 ]
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.template}-{case.thinking}")
 
@@ -119,18 +107,6 @@ def run_turns(renderer: ToolRenderer, *written: str) -> Rollout:
 
     run_episodes([episode], sample, renderer, LIMITS, frozenset([renderer.stop_id]))
     return episode
-
-
-def test_results_follow_llamas_end_of_a_call_directly():
-    """After `<|eom_id|>` no `<|eot_id|>` is added; after a turn that was cut, it is."""
-    renderer = make_renderer("llama3_1", False)
-    call = PYTHON_TAG + '{"name": "calculator", "parameters": {"expression": "2*3"}}'
-    result = f'<|start_header_id|>ipython<|end_header_id|>\n\n"6"{LLAMA_END}{LLAMA_HEADER}'
-    for end, added in ((LLAMA_END, ""), (LLAMA_CALL_END, ""), ("", LLAMA_END)):
-        episode = run_turns(renderer, call + end, f"#### 6{LLAMA_END}")
-        assert renderer.tokenizer.decode(episode.completion_ids) == f"{call}{end}{added}{result}#### 6{LLAMA_END}"
-        assert episode.messages[0].content == call
-        assert episode.last_turn == "#### 6"
 
 
 def test_a_thought_that_the_prompt_opens_is_a_thought():

@@ -99,8 +99,6 @@ FUNCTION = "<function=f>\n<parameter=x>\n1\n</parameter>\n</function>"
     [
         ("qwen-xml", f"<tool_call>\n{FUNCTION}\n</tool_call>", FUNCTION),
         ("qwen-xml", f"{FUNCTION}\n</tool_call>", FUNCTION),
-        ("llama", '{"name": "f", "parameters": {"x": 1}}', '{"name": "f", "parameters": {"x": 1}}'),
-        ("llama", '<|python_tag|>{"name": "f", "parameters": {}}', '{"name": "f", "parameters": {}}'),
     ],
 )
 def test_a_complete_call_ends_a_thought_in_each_format(name: str, call: str, body: str):

@@ -35,7 +35,7 @@ from arc_refinery.models.hub import Download
 from arc_refinery.tool_use.config.rewards import ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
-CallFormatName = Literal["auto", "hermes", "qwen-xml", "llama"]  # tool_use/calls/formats
+CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
 Form = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file"]
 LEVELS = (1, 2, 3)  # difficulty of the generator's questions

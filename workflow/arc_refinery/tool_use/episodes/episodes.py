@@ -115,7 +115,7 @@ def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRend
     episode.results += results
     texts = [renderer.masked(result.text) for result in results]
     ids = renderer.ids(renderer.results(texts))
-    if episode.completion_ids[-1] not in renderer.call_end_ids:
+    if episode.completion_ids[-1] != renderer.stop_id:
         ids = [renderer.stop_id, *ids]
     if len(episode.completion_ids) + len(ids) >= limits.max_episode_tokens:
         episode.ending = "tokens"  # it ends with a turn of the model

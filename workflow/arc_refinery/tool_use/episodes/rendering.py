@@ -84,11 +84,6 @@ class ToolRenderer:
             raise InputError(f"{self._model}: generation.stop_token {self.stop_token!r} is not a token of this model")
         return int(stop)
 
-    @cached_property
-    def call_end_ids(self) -> frozenset[int]:
-        """Ids of the tokens that results follow directly."""
-        return frozenset([self.stop_id, *self._ids_of(self.call_format.call_ends)])
-
     def check_stop_token(self) -> None:
         """Raise `InputError` if the model has no such token."""
         _ = self.stop_id
@@ -117,13 +112,8 @@ class ToolRenderer:
             )
 
     def text_of_turn(self, ids: Sequence[int]) -> str:
-        """Return the text of a sampled turn, with the `<think>` of the prompt, without most special tokens."""
-        kept_ids = self._ids_of(self.call_format.kept_tokens)
-        texts, start = [self._opened_thought], 0
-        for index in [index for index, token in enumerate(ids) if token in kept_ids]:
-            texts += [self._decoded(ids[start:index], True), self._decoded(ids[index : index + 1], False)]
-            start = index + 1
-        return "".join([*texts, self._decoded(ids[start:], True)])
+        """Return the text of a sampled turn, with the `<think>` of the prompt, without special tokens."""
+        return self._opened_thought + str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     def parse(self, text: str) -> ParsedTurn:
         """Parse the text of a turn."""
@@ -226,14 +216,6 @@ class ToolRenderer:
         except MalformedCall:
             return False
         return not turn.text and read == [(_TOOL.name, _TOOL.example)]
-
-    def _ids_of(self, tokens: Iterable[str]) -> frozenset[int]:
-        """Return the ids of those tokens that the model has."""
-        vocabulary = self.tokenizer.get_vocab()
-        return frozenset(vocabulary[token] for token in tokens if token in vocabulary)
-
-    def _decoded(self, ids: Sequence[int], skip_special_tokens: bool) -> str:
-        return str(self.tokenizer.decode(list(ids), skip_special_tokens=skip_special_tokens)) if ids else ""
 
     @property
     def _model(self) -> str:

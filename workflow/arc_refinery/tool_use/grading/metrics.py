@@ -21,6 +21,8 @@ from arc_refinery.tool_use.grading.answers import normalized
 
 FAULTS: tuple[str, ...] = get_args(Fault)
 _PYTHON_CALLS = re.compile(r"\[\w+\(.*\)\]", re.DOTALL)  # [f(x=1)], as Llama 3.2 may write them
+# {"name": "f", "arguments": {}} without tags
+_JSON_CALL = re.compile(r'^[ \t]*\{\s*"name"\s*:\s*"[^"\n]*"\s*,\s*"(?:parameters|arguments)"\s*:', re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,11 @@ def measure_texts(episode: Episode, call_format: CallFormat = HERMES, answer: st
 
 def _looks_like_call(text: str, call_format: CallFormat) -> bool:
     others = (other for other in FORMATS.values() if other.name != call_format.name)
-    return any(other.start(text) < len(text) for other in others) or _PYTHON_CALLS.fullmatch(text.strip()) is not None
+    return (
+        any(other.start(text) < len(text) for other in others)
+        or _PYTHON_CALLS.fullmatch(text.strip()) is not None
+        or _JSON_CALL.search(text) is not None
+    )
 
 
 def _contains(text: str, answer: str) -> bool:

@@ -60,7 +60,7 @@ class Toolbox:
         self.tools = dict(zip(names, tools, strict=True))
         self.executor = executor
         self.max_result_chars = max_result_chars
-        self.max_calls_per_turn = min(max_calls_per_turn, call_format.max_calls_per_turn or max_calls_per_turn)
+        self.max_calls_per_turn = max_calls_per_turn
         self.call_format = call_format
 
     @property

@@ -12,9 +12,6 @@ from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 class Hermes:
     name = "hermes"
     ends = CHATML_ENDS
-    call_ends: tuple[str, ...] = ()
-    kept_tokens: tuple[str, ...] = ()
-    max_calls_per_turn: int | None = None
     marks = CHATML_MARKS
     unclosed = UNCLOSED
 
@@ -26,7 +23,7 @@ class Hermes:
         return split_tagged(text, end_of_call)
 
     def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
-        return read_object(call, "arguments")
+        return read_object(call)
 
     def example(self, tool: ToolSignature) -> str:
-        return write_object(tool, "arguments")
+        return write_object(tool)

@@ -8,8 +8,8 @@ from arc_refinery.tool_use.calls.tool import kind
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 
-def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str, dict[str, Any]]:
-    """Return name and arguments; `other_key` may stand for `arguments_key`. Raise `MalformedCall`."""
+def read_object(call: str) -> tuple[str, dict[str, Any]]:
+    """Return name and arguments; raises `MalformedCall`."""
     try:
         content = json.loads(_without_doubled_braces(call))
     except json.JSONDecodeError as error:
@@ -19,15 +19,13 @@ def read_object(call: str, arguments_key: str, other_key: str = "") -> tuple[str
         raise MalformedCall("the call is no JSON that can be read.") from None
     if not isinstance(content, dict):
         raise MalformedCall(f"the call is {kind(content)}, expected an object.")
-    if other_key in content and arguments_key not in content:
-        arguments_key = other_key
-    for key, wanted in (("name", str), (arguments_key, dict)):
+    for key, wanted in (("name", str), ("arguments", dict)):
         if key not in content:
             raise MalformedCall(f'"{key}" is missing.')
         if not isinstance(content[key], wanted):
             expected = "a text" if wanted is str else "an object"
             raise MalformedCall(f'"{key}" is {kind(content[key])}, expected {expected}.')
-    return content["name"], content[arguments_key]
+    return content["name"], content["arguments"]
 
 
 def _without_doubled_braces(call: str) -> str:
@@ -72,9 +70,9 @@ def _hint(error: json.JSONDecodeError) -> str:
     return ""
 
 
-def write_object(tool: ToolSignature, arguments_key: str) -> str:
+def write_object(tool: ToolSignature) -> str:
     """Return a correct call of a tool."""
-    return json.dumps({"name": tool.name, arguments_key: tool.example})
+    return json.dumps({"name": tool.name, "arguments": tool.example})
 
 
 def end_of_object(text: str, start: int) -> int:
@@ -94,17 +92,6 @@ def end_of_call(text: str, start: int) -> int:
     end = end_of_object(text, start + 1)
     rest = text[end:].lstrip()
     return len(text) - len(rest) + 1 if rest.startswith("}") else end
-
-
-def is_cut_off(text: str) -> bool:
-    """Return whether a text is the beginning of a JSON value."""
-    try:
-        _JSON.raw_decode(text)
-    except json.JSONDecodeError as error:
-        return error.pos >= len(text) or error.msg.startswith("Unterminated")
-    except (ValueError, RecursionError):
-        return False
-    return False
 
 
 _JSON = json.JSONDecoder()

@@ -36,18 +36,6 @@ class CallFormat(Protocol):
         """Tokens that end a turn."""
 
     @property
-    def call_ends(self) -> tuple[str, ...]:
-        """Those of `ends` that results follow directly; after any other one the stop token is added."""
-
-    @property
-    def kept_tokens(self) -> tuple[str, ...]:
-        """Special tokens that belong to a turn's text: without them a call could not be recognised."""
-
-    @property
-    def max_calls_per_turn(self) -> int | None:
-        """The most calls that the chat templates of this format write in one turn; None: any number."""
-
-    @property
     def marks(self) -> re.Pattern[str]:
         """First characters of what no result may contain: special tokens and tags of the chat template."""
 

@@ -31,9 +31,6 @@ _PARAMETER = re.compile(
 class QwenXml:
     name = "qwen-xml"
     ends = CHATML_ENDS
-    call_ends: tuple[str, ...] = ()
-    kept_tokens: tuple[str, ...] = ()
-    max_calls_per_turn: int | None = None
     marks = CHATML_MARKS
     unclosed = UNCLOSED
 
