@@ -336,31 +336,19 @@ class Times(Command):
 
 
 class Curves(Command):
-    """Draw the curves of a finished training, or show those of running ones in the terminal (--follow).
+    """Draw the curves of a finished training. TensorBoard shows those of a running one.
 
-    Examples:
-        arc-refinery report curves --log logs/demo/adapters --follow
+    Example:
         arc-refinery report curves --log mine/trained/training.jsonl --output mine/curves.png
     """
 
-    log: Path  # training.jsonl if finished; logs/<experiment>/adapters, or a folder in there, of running ones
-    # PNG file of a finished training; an SVG file is written next to it
-    output: Annotated[Path | None, Writes(picture)] = None
-    follow: bool = False  # follow running trainings until Ctrl-C
-    every: config.Seconds = 5.0  # seconds between two readings
+    log: Path  # training.jsonl of a finished training
+    output: Annotated[Path, Writes(picture)]  # PNG file; an SVG file is written next to it
 
     def run(self) -> None:
-        from arc_refinery.reporting import live
         from arc_refinery.reporting.training import draw_curves
 
-        if self.output and self.follow:
-            raise InputError("--output draws a finished training, --follow shows running ones; give one of the two")
-        if self.output:
-            draw_curves(self.log, self.output)
-        elif self.follow:
-            live.follow(self.log, self.every)
-        else:
-            live.show(self.log)
+        draw_curves(self.log, self.output)
 
 
 class Submission(Command):
