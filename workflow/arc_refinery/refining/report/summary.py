@@ -24,6 +24,7 @@ from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.refining.report import tables
 from arc_refinery.reporting.markdown import (
     detectable_text,
+    difference_text,
     folded,
     markdown_table,
     p_text,
@@ -150,14 +151,15 @@ def _controls(experiment: Refining, result: EvaluatedSet) -> list[str]:
     def shown(name: str) -> str | None:
         return CONTROLS.get(experiment.arms_called(name)[0].turns[1].feedback)
 
-    sentences = [
-        f"second attempts of `{first}` are right in {percent(rates.first)}, of `{second}` "
-        f"({shown(second)}) in {percent(rates.second)}: {points_text(rates.difference)}"
+    rows = [
+        [f"`{first}`", percent(rates.first), f"`{second}`: {shown(second)}", percent(rates.second), difference]
         for (first, second), by_turn in result.turns.items()
         if 2 in by_turn and shown(second) and not shown(first)
         for rates in [by_turn[2][PASS_RATE]]
+        for difference in [difference_text(rates.difference)]
     ]
-    return [f"Own results beside what controls show: {'; '.join(sentences)}."] if sentences else []
+    header = ["second attempts that show", "their own results, right", "a control", "right", "own − control, points"]
+    return [markdown_table(header, rows)] if rows else []
 
 
 def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
