@@ -36,10 +36,10 @@ THEMES = {
     "light": Theme("#1f2328", "#818b98", "#1a7f37", "#cf222e", "#0072B2", "#D55E00"),
     "dark": Theme("#f0f6fc", "#7d8590", "#3fb950", "#ff7b72", "#56B4E9", "#E69F00"),
 }
-# arms, their labels, whether they refine, whether they are trained
+# arms, their labels, whether they refine, whether their line is solid
 ARMS = {
     "independent": ("try again, untrained", False, False),
-    "refine-base": ("refine, untrained", True, False),
+    "refine-trained-none": ("no results shown", True, False),
     "refine-trained": ("refine, trained", True, True),
     "independent-trained": ("try again, trained", False, True),
 }
@@ -113,7 +113,7 @@ def repair(theme: Theme) -> list[str]:
 
 def curves(table: pd.DataFrame, theme: Theme) -> list[str]:
     """One line per arm, tasks solved against attempts: the mean over its trainings and samplings, and their range."""
-    left, top, right, bottom = 34, 46, 264, 285
+    left, top, right, bottom = 34, 46, 244, 285
     highest, longest = 220, int(table["budget"].max())
     table = table.assign(arm=table["arm"].str.replace(r"-(seed|sampling)-\d+", "", regex=True))
 
@@ -126,7 +126,11 @@ def curves(table: pd.DataFrame, theme: Theme) -> list[str]:
     drawn = [
         text(8, 16, f"Tasks solved, of {N_TASKS} that training did not have", theme.text, 'font-weight="bold"'),
         text(
-            8, 34, "against attempts per task; after 64, “refine” repairs wrong ones", theme.faint, 'font-size="11.5"'
+            8,
+            34,
+            "against attempts per task; “refine” starts after 64",
+            theme.faint,
+            'font-size="11.5"',
         ),
     ]
     for solved in (0, 50, 100, 150, 200):
@@ -138,7 +142,7 @@ def curves(table: pd.DataFrame, theme: Theme) -> list[str]:
     for budget in (1, 32, 64, 96, 128):
         drawn.append(text(x(budget), bottom + 17, str(budget), theme.faint, 'text-anchor="middle" font-size="11"'))
     ends = []
-    for arm, (label, refines, trained) in ARMS.items():
+    for arm, (label, refines, is_solid) in ARMS.items():
         runs = table[table["arm"] == arm].groupby("budget")["solved_tasks"]
         color = theme.refined if refines else theme.first
         if runs.size().max() > 1:
@@ -146,7 +150,7 @@ def curves(table: pd.DataFrame, theme: Theme) -> list[str]:
             edge += [f"{x(b)},{y(v)}" for b, v in reversed(list(runs.min().items()))]
             drawn.append(f'<polygon points="{" ".join(edge)}" fill="{color}" opacity="0.25"/>')
         points = " ".join(f"{x(b)},{y(v)}" for b, v in runs.mean().items())
-        dashes = "" if trained else ' stroke-dasharray="5 3"'
+        dashes = "" if is_solid else ' stroke-dasharray="5 3"'
         drawn.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="2"{dashes}/>')
         ends.append((y(runs.mean().iloc[-1]), f"{label} {runs.mean().iloc[-1]:.0f}", color))
     last = -np.inf
