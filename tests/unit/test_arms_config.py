@@ -229,9 +229,12 @@ def test_a_primary_comparison_may_be_a_difference_of_differences(wording: Wordin
     contrast = {"set": "heldout", "arms": ["a", "a-twin"], "minus": ["base", "base-twin"], "turn": 2}
     settings = experiment(arms, primary=contrast, **compared)
     assert "(a − a-twin) − (base − base-twin)" in settings.expected_power
-    assert settings.plan == Plan(50, 32)  # the noise of four rates: twice that of two
+    assert settings.plan == Plan.of("arc", 50, 32)  # the noise of four rates: twice that of two
     wording(settings.expected_power)
-    for change, reason in (({"turn": None}, "add `turn`"), ({"minus": ["a", "base"]}, "[a, base] are not compared")):
+    for change, reason in (
+        ({"turn": None}, "add `turn`"),
+        ({"minus": ["a", "base-twin"]}, "[a, base-twin] are not compared"),
+    ):
         message = refused(arms, primary=contrast | change, **compared)
         assert reason in message
         wording(message)
