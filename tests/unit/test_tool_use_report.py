@@ -228,7 +228,8 @@ def test_calls_are_counted_by_turn(text: str, results: Path):
 
 def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path, text: str):
     assert "Answers found" not in text
-    heldout = {**SETTINGS["data"]["heldout"][0], "form": "text"}
+    name = SETTINGS["data"]["heldout"][0]["name"]
+    heldout = {"name": name, "form": "text", "source": "file", "path": "questions.jsonl", "shards": 2}
     settings = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
     texts = [replace(question, kind="exact_match") for question in QUESTIONS]
     own_settings = experiment(tmp_path, questions=texts, settings=settings)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import Checkout, copy, n_attempts
+from hall import wider_ends
 
 from arc_refinery import records
 from arc_refinery.refining.domains.code.records import Prompt, Verdict
@@ -43,6 +44,11 @@ def prompts(run: Checkout, branch: str) -> dict[str, Prompt]:
     return {prompt.prompt_id: prompt for prompt in records.read(path, Prompt)}
 
 
+def interval(of_tasks: list[float]) -> str:
+    low, high = (100 * max(-1.0, min(1.0, end)) for end in wider_ends(of_tasks))
+    return f"[{low:+.1f}, {high:+.1f}]".replace("-", "−")
+
+
 def test_arms_solve_the_tasks_that_their_letters_say(report: str):
     # independent: double, mirror, add; refine: double, largest, mirror; trained: all but add; controls: mirror
     for line in (
@@ -57,14 +63,14 @@ def test_arms_solve_the_tasks_that_their_letters_say(report: str):
     # 9 of 20 against 4 of 20 attempts
     assert "Second attempts are right in 45.0 % after training, in 20.0 % before: +25.0 points" in report
     (row,) = (line for line in report.splitlines() if line.startswith("| turn 2: `trained` − `refine` |"))
-    assert row.split(" | ")[1:3] == ["5", "+25.0 [−13.0, +63.0]"]
+    assert row.split(" | ")[1:3] == ["5", f"+25.0 {interval([0.25, 0.0, 0.25, 0.75, 0.0])}"]
     assert "two guesses" not in report
 
 
 def test_an_attempt_to_refine_is_compared_with_one_more_first_attempt(report: str):
-    # second attempts: 1/4, 2/4, 0, 1/4, 0; attempts 5 to 8 of turn 1: 1/4, 0, 0, 0, 1/4; t of 4 degrees of freedom
+    # second attempts: 1/4, 2/4, 0, 1/4, 0; attempts 5 to 8 of turn 1: 1/4, 0, 0, 0, 1/4
     arms = "turn 2 of `refine` − further first attempts of `independent`"
-    assert f"| {arms} | 5 | 20.0 % | 10.0 % | +10.0 [−25.4, +45.4] | – |\n" in report
+    assert f"| {arms} | 5 | 20.0 % | 10.0 % | +10.0 {interval([0.0, 0.5, 0.0, 0.25, -0.25])} | – |\n" in report
 
 
 def test_rows_that_give_no_task_are_counted_and_named(run: Checkout, report: str):
