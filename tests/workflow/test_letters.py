@@ -50,7 +50,7 @@ def test_its_report_has_arms_controls_and_intervals(finished: Checkout):
     assert len(differences) == 3 * (len(ARMS) - 1)  # in tasks solved, at equal tokens without and with prompts
     assert all(f"with `feedback: {kind}`" in report for kind in ("twin", "none", "other-task"))
     assert "letters there" in report
-    assert "right on letters, all of them" in report
+    assert "right on all its letters" in report
     assert "| tasks of `words` | the row gives no task | 1 |" in report
     assert "`trained`: GRPO, 2 optimizer steps." in report
     assert (finished.folder / "results/letters.html").exists()

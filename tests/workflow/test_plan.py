@@ -16,8 +16,8 @@ def test_a_fresh_clone_plans_every_stage_of_the_demo(fresh: Checkout):
     for rule in ("tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"):
         assert planned[rule] > 0
     assert planned["train"] == planned["report"] == 1
-    # two parts and two sets in turn 1; then both sets for each of three refining arms
-    assert planned["sample"] == planned["grade"] == 2 + 2 + 3 * 2
+    # two parts and two sets in turn 1; then both sets for each of four refining arms
+    assert planned["sample"] == planned["grade"] == 2 + 2 + 4 * 2
 
 
 def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
