@@ -213,17 +213,18 @@ def match_runs(a: Mapping[Any, Values], b: Mapping[Any, Values], what: str = "tr
         note = f"the interval does not cover other {what} of the side that has one" if n_runs > 1 else ""
         return MatchedRuns(first, second, True, _note(note if single is not None else "", n_runs, what))
     shared = [run for run in a if run in b]
-    sides = [[side[run] for run in shared or side] for side in (a, b)]
-    if shared:
+    first, second = (np.array([side[run] for run in shared or side]) for side in (a, b))
+    if not shared:
+        note = f"the sides have no {what} in common, so {len(a)} and {len(b)} are compared as independent samples"
+    elif len(shared) == max(len(a), len(b)):
+        note = ""
+    else:
         counts = f"{len(shared)} of {len(a)} and {len(b)} {what}"
         note = f"{counts} are compared, those that both sides have: {', '.join(map(str, shared))}"
-        is_part = len(shared) < max(len(a), len(b))
-        if is_part and len(shared) == 1:
+        if len(shared) == 1:
             note += f"; the interval does not cover other {what}"
-        return MatchedRuns(np.array(sides[0]), np.array(sides[1]), True, _note(note * is_part, len(shared), what))
-    note = f"the sides have no {what} in common, so {len(a)} and {len(b)} are compared as independent samples"
-    n_fewest = min(len(a), len(b))
-    return MatchedRuns(np.array(sides[0]), np.array(sides[1]), False, _note(note, n_fewest, what))
+    n_runs = len(shared) or min(len(a), len(b))
+    return MatchedRuns(first, second, bool(shared), _note(note, n_runs, what))
 
 
 def _note(text: str, n_runs: int, what: str) -> str:
