@@ -140,6 +140,16 @@ def test_killed_servers_are_replaced_and_no_outcome_is_lost_or_doubled(mode: str
     assert arena.servers() == []
 
 
+def test_a_killer_that_goes_from_server_to_server_is_no_fault_of_a_program() -> None:
+    slow = "import time\ndef transform(grid):\n    time.sleep(1.0)\n    return grid[:, ::-1]"
+    with Executor(2, LIMITS) as executor:
+        idle, busy = arena.servers()
+        command = f"sleep 0.4; kill -KILL {busy.pid}; sleep 0.4; kill -KILL {idle.pid}"
+        with subprocess.Popen(["sh", "-c", command]):
+            outcomes = arena.outcomes_of(executor, [arena.GOOD, slow])
+    assert [(outcome.error, outcome.outputs[0].tolist()) for outcome in outcomes] == [("", [[2, 1]])] * 2
+
+
 def kill(processes: Sequence[psutil.Process]) -> None:
     for process in processes:
         process.kill()

@@ -236,7 +236,8 @@ class _Server:
 
     def submit(self, batch: list[_Job]) -> None:
         self.batch = batch
-        if self._process.poll() is not None:
+        # What ended a job's first server may be ending this one too, so its second one is new.
+        if self._process.poll() is not None or any(job.n_lost_servers for job in batch):
             self.stop()
             self._launch()
             self.check()
