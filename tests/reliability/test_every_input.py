@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from reliability import test_foreign_input, test_records_input
 from reliability.sweep import Stage
 from reliability.test_every_flag import COMMANDS, actions_of, kind_of, words_of
@@ -51,6 +52,7 @@ def corrupted(stage: Stage) -> Iterator[str]:
             yield flag
 
 
+@pytest.mark.slow
 def test_every_file_that_a_command_reads_is_corrupted(tmp_path: Path) -> None:
     stages = [*test_records_input.STAGES.values(), *test_foreign_input.STAGES.values()]
     swept = {f"{command_of(stage)} {flag}" for stage in stages for flag in corrupted(stage)}

@@ -5,6 +5,7 @@ import re
 from copy import deepcopy
 from typing import Any
 
+import pytest
 from checkout import SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, Changes, contents, put, settings
 
@@ -72,5 +73,6 @@ def wrongs(some: list[Case]) -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_every_mistake_in_every_key() -> None:
     assert wrongs(cases()) == []

@@ -71,6 +71,7 @@ def gradients(of_second: float, advantages: list[list[list[float]]]) -> tuple[np
 
 @pytest.mark.parametrize("of_second", [1.0, 2.0])
 @pytest.mark.parametrize("name", ["group", "others"])
+@pytest.mark.slow
 def test_every_advantage_has_the_exact_gradient_as_its_mean(name: str, of_second: float):
     first, _, rewards = episodes(of_second)
     parents = [[[] if is_first else [0.0] for is_first in group] for group in first]

@@ -160,6 +160,7 @@ def rows_file(tmp_path: Path, *names: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Path):
     path = rows_file(tmp_path, "empty", "double", "wrong", "again", "add")
     evaluated, parts = tmp_path / "test.parquet", [tmp_path / f"part{n}.parquet" for n in (1, 2)]
@@ -176,6 +177,7 @@ def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Pat
     assert sorted(name for part in parts for name in records.texts(part, CodeTask, "task_id")) == ["add", "double"]
 
 
+@pytest.mark.slow
 def test_five_rows_are_named_and_all_are_counted(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
     rows = [{"task_id": f"t{n}", "prompt": "Do it.", "tests": []} for n in range(7)]
@@ -185,6 +187,7 @@ def test_five_rows_are_named_and_all_are_counted(tmp_path: Path):
     assert records.notes(output)["problems_left_out"] == {"no tests (t0, t1, t2, t3, t4, ...)": 7}
 
 
+@pytest.mark.slow
 def test_a_set_without_a_task_is_refused(tmp_path: Path, wording: Wording):
     path = rows_file(tmp_path, "empty", "wrong")
     output = tmp_path / "test.parquet"
@@ -195,6 +198,7 @@ def test_a_set_without_a_task_is_refused(tmp_path: Path, wording: Wording):
     wording(error.value)
 
 
+@pytest.mark.slow
 def test_a_file_is_split_into_sets_by_rows(tmp_path: Path):
     path = rows_file(tmp_path, "double", "largest", "empty", "parity", "mirror", "add")
     task_set = TaskSet(name="test", path=str(path), first_row=1, n_tasks=2)
@@ -206,6 +210,7 @@ def test_a_file_is_split_into_sets_by_rows(tmp_path: Path):
     assert sorted(tasks) == ["double", "largest", "parity"]
 
 
+@pytest.mark.slow
 def test_no_row_behind_the_wanted_tasks_is_read(tmp_path: Path):
     path = rows_file(tmp_path, "wrong", "double", "add", "empty", "again")
     evaluated, part = tmp_path / "test.parquet", tmp_path / "part1.parquet"
@@ -217,6 +222,7 @@ def test_no_row_behind_the_wanted_tasks_is_read(tmp_path: Path):
         assert records.notes(file)["problems_left_out"] == {"its own program fails a test (wrong)": 1}
 
 
+@pytest.mark.slow
 def test_a_set_with_fewer_tasks_than_it_asks_for_is_refused(tmp_path: Path, wording: Wording):
     path, output = rows_file(tmp_path, "double", "empty", "add"), tmp_path / "test.parquet"
     task_set = TaskSet(name="test", path=str(path), n_tasks=3)
@@ -227,6 +233,7 @@ def test_a_set_with_fewer_tasks_than_it_asks_for_is_refused(tmp_path: Path, word
     wording(error.value)
 
 
+@pytest.mark.slow
 def test_the_rows_of_the_documents_are_tasks(tmp_path: Path):
     rows = (ROOT / "examples/functions.jsonl").read_text()
     assert f"```json\n{rows}```" in (ROOT / "docs/your-own.md").read_text()

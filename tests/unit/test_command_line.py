@@ -288,6 +288,7 @@ cli.main()"""
 
 
 @pytest.mark.parametrize("closed", ["2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">&-"])
+@pytest.mark.slow
 def test_a_command_whose_streams_are_closed_does_its_work(closed: str, tmp_path: Path):
     (tmp_path / "programs").write_text(
         '{"program_id": "a", "source": "def transform(x): return x", "inputs": [[[1]]]}\n'

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from checkout import TINY
 from factories import (
     ARC,
@@ -329,6 +330,7 @@ def named(attempt: GradedAttempt, number: int) -> GradedAttempt:
     return attempt._replace(attempt=own, verdict=verdict)
 
 
+@pytest.mark.slow
 def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_grading_jobs(
     renderer: Renderer, tmp_path: Path
 ):

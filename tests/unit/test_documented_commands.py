@@ -151,6 +151,7 @@ def fault_of_trl(words: list[str]) -> str | None:
     return f"trl {words[0]} has no flag {unknown[0]}" if unknown else None
 
 
+@pytest.mark.slow
 def test_every_command_that_is_named_exists():
     named = {(index, command) for index, text in texts().items() for command in commands(text)}
     assert len(named) > 100

@@ -85,6 +85,7 @@ def test_the_files_and_tests_that_the_page_names_exist():
 # in a copy of the package
 
 
+@pytest.mark.slow
 def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
     rewards = "refining/domains/arc/config/rewards.py"
     package.change(
@@ -117,6 +118,7 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
     assert "`any-grid`: 1 if a grid is correct, else 0;" in (package.folder / "config/README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
     config, prompts = "refining/config/evaluation.py", "refining/next_turn.py"
     door = "an arm's feedback"
@@ -160,6 +162,7 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
     )
 
 
+@pytest.mark.slow
 def test_a_column_of_the_comparisons_is_one_entry(package: Copy):
     package.change(
         "a column",
@@ -237,6 +240,7 @@ def test_a_sampler_is_a_module_and_its_name_in_three_places(package: Copy):
     )
 
 
+@pytest.mark.slow
 def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
     door = "a logged metric"
     package.change(

@@ -28,6 +28,7 @@ def job(tmp_path: Path) -> list[str]:
     return [sys.executable, str(path)]
 
 
+@pytest.mark.slow
 def test_a_job_and_what_it_started_end_when_snakemake_is_killed(job):
     words = ["bash", "-c", f'export {SNAKEMAKE}={{pid}}; "$@"; true', "bash", *job]
     snakemake = (
@@ -52,6 +53,7 @@ def test_a_job_whose_snakemake_was_killed_before_it_looked_ends_at_once(job):
     assert done.stdout == b""
 
 
+@pytest.mark.slow
 def test_a_command_typed_by_hand_outlives_its_shell(job):
     environment = {name: value for name, value in os.environ.items() if name != SNAKEMAKE}
     with subprocess.Popen(

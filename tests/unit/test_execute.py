@@ -38,6 +38,7 @@ def execute(tmp_path: Path, *flags: str, lines: list[Any]) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("programs_per_child", ["1", "8"])
+@pytest.mark.slow
 def test_one_verdict_a_program_in_their_order(tmp_path: Path, programs_per_child: str, wording: Wording) -> None:
     lines = [
         {"program_id": "flip", "source": FLIP, "inputs": [[[1, 2], [3, 4]], [[5, 6]]]},
@@ -129,11 +130,13 @@ def promise_of(program: str) -> str:
     return promise
 
 
+@pytest.mark.slow
 def test_the_self_check_tries_every_promise(capsys: pytest.CaptureFixture[str]) -> None:
     Execute(self_check=True).run()
     assert trials(capsys) == dict.fromkeys(PROMISES, True)
 
 
+@pytest.mark.slow
 def test_the_self_check_finds_a_sandbox_without_its_filter(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
 ) -> None:
@@ -151,6 +154,7 @@ def test_the_self_check_finds_a_sandbox_without_its_filter(
     ]
 
 
+@pytest.mark.slow
 def test_the_self_check_names_what_is_wrong_with_the_machine(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
 ) -> None:

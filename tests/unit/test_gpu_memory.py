@@ -556,6 +556,7 @@ def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[s
     wording(caught.value)
 
 
+@pytest.mark.slow
 def test_the_command_needs_neither_torch_nor_the_hub():
     script = (
         "import sys; from arc_refinery.cli import main;"

@@ -69,6 +69,7 @@ def blocks(folder: Path) -> list[str]:
     return section
 
 
+@pytest.mark.slow
 def test_the_validation_set_chooses_and_the_other_set_says_what_the_choice_is_worth(
     blocks: list[str], wording: Wording
 ):

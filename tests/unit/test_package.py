@@ -31,6 +31,7 @@ def imported() -> dict[str, str]:
     return {name: path for name, path in modules.items() if name not in ours}
 
 
+@pytest.mark.slow
 def test_what_the_package_imports_is_declared():
     distributions = packages_distributions()
     needed = {

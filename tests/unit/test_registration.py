@@ -126,6 +126,7 @@ def test_nothing_is_declared_for_results_of_before(tmp_path: Path):
     assert limits(declared(), folder) == []
 
 
+@pytest.mark.slow
 def test_the_report_says_since_when_and_what_was_changed(tmp_path: Path, wording: Wording):
     folder = tmp_path / "tiny"
     run(declared(), folder)

@@ -155,6 +155,7 @@ def changes_of(content: Changes, place: str, field: FieldInfo, before: Experimen
 
 
 @pytest.mark.parametrize(("base", "variants"), [(SMALL, REFINING), (TOOLS, TOOL_USE)], ids=["refining", "tool use"])
+@pytest.mark.slow
 def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes]):
     places, with_effect, sections, against_its_mark = set(), set(), set(), set()
     for content in contents(base, variants):

@@ -386,6 +386,7 @@ def test_the_generator_makes_the_problems_of_an_address():
     assert not set(one) & set(other)
 
 
+@pytest.mark.slow
 def test_tasks_to_train_on_have_hidden_pairs_and_inputs_that_differ_in_more_than_colors(tmp_path: Path):
     def tasks_to_train_on(**changes: Any) -> list[Task]:
         settings = Problems(source="generator", max_side=3, compositions=1.0, **changes)

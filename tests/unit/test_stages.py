@@ -259,6 +259,7 @@ def words_of_rules(job: Command) -> list[str]:
 
 
 @pytest.mark.parametrize(("base", "variants"), [(SMALL, REFINING), (TOOLS, TOOL_USE)], ids=["refining", "tool use"])
+@pytest.mark.slow
 def test_a_job_reads_back_what_its_stage_was_given(base: str, variants: dict[str, Any]) -> None:
     for content in contents(base, variants):
         experiment = validate_experiment(content, base)

@@ -60,11 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             )
         ),
         *(
-            (f"{stage} {MODEL} {SIZES} --dataset-path sums.parquet {flags}", begins)
-            for stage in (
-                f"{TRAIN} --learning-rate 1e-4",
-                "tools episodes --output a",
-            )
+            (f"tools episodes --output a {MODEL} {SIZES} --dataset-path sums.parquet {flags}", begins)
             for flags, begins in (
                 ("--lora-path none --tools calculator", "none/adapter_config.json: "),
                 ("--tools read_file --files none", "none: "),
@@ -137,6 +133,7 @@ def test_a_wrong_flag_ends_with_a_line_that_names_it(
     wording(said)
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wording: Wording
 ):
@@ -155,6 +152,7 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
     assert not (folder / "a").exists()
 
 
+@pytest.mark.slow
 def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wording: Wording
 ):

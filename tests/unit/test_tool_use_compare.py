@@ -120,6 +120,7 @@ def test_an_arm_that_is_not_there_is_refused_with_those_that_are(demo: Path, wor
     wording(raised.value)
 
 
+@pytest.mark.slow
 def test_two_kinds_are_refused(demo: Path, tmp_path: Path, wording: Wording):
     arms = {"independent": [{"n_predictions": 1}]}
     _, refining = finished(tmp_path, settings(arms, "refined"), {"turn1": {"a": "w"}}, "a")

@@ -125,6 +125,7 @@ def test_two_rows_of_one_name_are_refused(tmp_path: Path, wording: Wording):
 # what is left out, and what must be kept apart
 
 
+@pytest.mark.slow
 def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(executors: Executors, wording: Wording):
     def asked(name: str, *asserts: str, code: str = "def double(n): return 2 * n") -> Question:
         return make_question(question_id=name, kind="code_exec", reference=code, asserts=Asserts(asserts))

@@ -343,6 +343,7 @@ def test_terms_of_the_reward_have_a_panel(tmp_path: Path):
     assert "terms of the reward" in written_texts
 
 
+@pytest.mark.slow
 def test_every_panel_can_be_drawn(tmp_path: Path):
     metrics = {name: 0.5 for panel in PANELS for name in [*panel.lines, *(panel.band or ())]}
     picture(tmp_path, [{"step": step, **metrics} for step in (1, 2)])

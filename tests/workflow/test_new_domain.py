@@ -36,6 +36,7 @@ def by_hand(folder: Path, *words: str) -> None:
     run(folder, "arc-refinery", *words, "--domain", "print_sums")
 
 
+@pytest.mark.slow
 def test_no_file_has_the_name_of_the_template(folder: Path):
     files = {path.name: path.read_text() for path in folder.glob("mine/print_sums/*") if path.is_file()}
     names = ["__init__.py", "config.py", "domain.py", "print_sums.yaml", "tasks.json", "test_print_sums.py"]
@@ -45,6 +46,7 @@ def test_no_file_has_the_name_of_the_template(folder: Path):
     assert len(files["print_sums.yaml"].splitlines()) <= 12
 
 
+@pytest.mark.slow
 def test_its_tests_pass(folder: Path):
     words = [
         "-q",
