@@ -89,7 +89,7 @@ for path in experiment.rules:  # of the kind's own stages: `rules` of its Experi
 
 include: "rules/training.smk"  # adapters: supervised fine-tuning, GRPO
 include: "rules/report.smk"  # compare the arms
-include: "rules/bookkeeping.smk"  # settings, curves of trainings, times
+include: "rules/bookkeeping.smk"  # settings, curves of trainings
 include: "rules/doctor.smk"  # checks before an experiment: snakemake doctor
 include: "rules/pool.smk"  # runs on a cluster: messages about its jobs, and a clean end
 
@@ -108,4 +108,3 @@ rule all:
     default_target: True
     input:
         rules.report.output,
-        rules.machine_time.output,

@@ -1,4 +1,4 @@
-# Part of every experiment: settings, training curves, machine time.
+# Part of every experiment: settings, training curves.
 
 
 rule settings:
@@ -36,19 +36,3 @@ if experiment.training:
             "plot the training of {wildcards.name}"
         shell:
             "{resources.venv_on_path}arc-refinery report curves --log {input}/training.jsonl --output {output.png} 2> {log}"
-
-
-rule machine_time:
-    input:
-        f"results/{experiment.experiment}.md",  # so this runs last
-    output:
-        "<logs>/machine-time.md",
-    log:
-        "<logs>/machine-time.log",
-    localrule: True
-    params:
-        logs=subpath(output[0], parent=True),
-    message:
-        "add up machine time"
-    shell:
-        "arc-refinery report times --benchmarks {params.logs}/benchmarks --output {output} 2> {log}"

@@ -92,10 +92,7 @@ onstart:
     date_back(Path("results", experiment.experiment), logger.warning)
     write_down()
     if screen and workflow.local_exec:
-        screen.expect(
-            planned_jobs(),
-            [Path(root, "logs", experiment.experiment, "machine-time.md") for root in ("", "docs/sample-report")],
-        )
+        screen.expect(planned_jobs(), Path("logs", experiment.experiment, "benchmarks"))
     if workflow.local_exec:
         mind_cores()
         interrupt_once()

@@ -14,7 +14,6 @@ WEIGHTS = "test_every_model_file.py"
 ROWS = "read as by other commands, before hours of training"
 NOT_CORRUPTED = {
     "doctor --configfile": "as for doctor memory",
-    "doctor cost --configfile": "as for doctor memory",
     "doctor power --configfile": "as for doctor memory",
     "doctor --others": "our own, of a minute ago",
     "predictions import --tasks-path": "as for grade",
@@ -23,7 +22,6 @@ NOT_CORRUPTED = {
     "prompts refine --overlap": "as for prompts first",
     "prompts demonstrations --overlap": "as for prompts first",
     "report --configfile": "as for doctor memory",
-    "report times --results": "attempts as for compare; test_measured.py",
     "sample --lora-path": WEIGHTS,
     "sft --dataset-path": ROWS,
     "tasks overlap --messages": "as for prompts learn",

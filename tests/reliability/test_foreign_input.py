@@ -22,7 +22,6 @@ OTHER_ROWS = ["source a text", "examples.0 missing", "examples.0.1 a list"]  # t
 TURNS = "a.0.data_augmentation_params.n_rot90"
 OTHER_PREDICTIONS = ["a a list", "a.0 missing", "a.0.text_prediction a text", f"{TURNS} missing", f"{TURNS} null"]
 OTHER_PROGRAMS = ["without its last byte", "program_id a text", "source a text", "inputs a list", "inputs.0 missing"]
-BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n60.5\t0:01:00\t500.0\t50.0\n"
 STEP = {"step": 1, "reward": 0.5, "kl": 0.1}
 SCORE = {"task_id": "a", "score": 0.5}
 GRIDS = {
@@ -102,20 +101,6 @@ STAGES = {
         ["report", "curves", "--log", "{}/training.jsonl", "--output", "{}/out/curves.png"],
         {"training.jsonl": json_faults([["step"]], {"no steps": b"\n"})},
     ),
-    "report times": Stage(
-        ["report", "times", "--benchmarks", "{}/times", "--output", "{}/out/times.md"],
-        {
-            "times/times.tsv": text_faults(
-                {
-                    "no rows": BENCHMARK.encode().splitlines()[0],
-                    "a text": BENCHMARK.replace("60.5", "x").encode(),
-                    "no column of memory": BENCHMARK.replace("max_rss", "rss").encode(),
-                    "no seconds": BENCHMARK.replace("60.5", "-").encode(),
-                    "more columns in a row": (BENCHMARK + "1\t2\t3\t4\t5\n").encode(),
-                }
-            )
-        },
-    ),
     "compare": Stage(
         ["compare", "{}/first.jsonl", "{}/second.jsonl", "--output", "{}/out/compared.md"],
         {"second.jsonl": json_faults([["task_id"], ["score"]], {"no rows": b"\n"}, ["score a number"])},
@@ -156,8 +141,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     for name, content in contents.items():
         (folder / name).write_text("a\nb\n" if content is None else json.dumps(content) + "\n")
-    (folder / "times").mkdir()
-    (folder / "times/times.tsv").write_text(BENCHMARK)
     records.write(folder / "tasks.parquet", Task, [make_task("a")], 0, {})
     return folder
 
@@ -171,7 +154,6 @@ REFUSED = {
     "prompts learn": 33,
     "tools questions": 26,
     "report curves": 21,
-    "report times": 15,
     "compare": 26,
     "doctor memory": 43,
 }

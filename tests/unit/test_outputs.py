@@ -67,7 +67,6 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "report export": (["results/mine", "--output", "out.jsonl"], ["out.jsonl"]),
     "report publish": (["results/mine/adapters/trained", "--output", "out"], ["out/"]),
-    "report times": (["--benchmarks", "in", "--output", "out.md"], ["out.md"]),
     "execute": (["--programs", "in", "--output", "out"], ["out"]),
     "predictions import": (
         ["--predictions", "in", "--tasks-path", "tasks", "--output", "out", "--prompts-output", "prompts"],
@@ -77,7 +76,7 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "dev config": (["--output", "out"], ["out/schema.json"]),
     "dev new-domain": (["sums", "--output", "out"], ["out/sums/"]),
 }  # fmt: skip
-WRITES_NOTHING = {"tasks select", "doctor cost", "doctor memory", "doctor power", "show", "report samples"}
+WRITES_NOTHING = {"tasks select", "doctor memory", "doctor power", "show", "report samples"}
 CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from arc_refinery.runs import ending
-from arc_refinery.runs.screen import Screen
+from arc_refinery.runs.screen import Screen, stage
 
 
 class Run:
@@ -218,13 +218,26 @@ def test_nothing_to_be_done_names_the_report_that_is_there(tmp_path: Path):
         assert (str(report) in run.lines[0]) == named
 
 
-PAGE = """
-| stage | jobs | wall s | CPU s |
-| --- | ---: | ---: | ---: |
-| sample | 4 | 40 | 2 |
-| train | 1 | 100 | 2 |
-| report | 1 | 20 | 2 |
-"""
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("tasks.tsv", "tasks"),
+        ("heldout/tasks.tsv", "tasks"),
+        ("part1/turn1/prompts.tsv", "prompts"),
+        ("part1/training/prompts.tsv", "prompts"),
+        ("part1/training/demonstrations.tsv", "demonstrations"),
+        ("heldout/turn1-learning-rate-1e-9/sample-012.tsv", "sample"),
+        ("part10/turn1/grade-1234.tsv", "grade"),
+        ("adapters/sft.tsv", "sft"),
+        ("adapters/sft-seed-0.tsv", "sft"),
+        ("adapters/trained.tsv", "train"),
+        ("adapters/learning-rate-0.001.tsv", "train"),
+        ("adapters/learning-rate-0.001.curves.tsv", "curves"),
+        ("report.tsv", "report"),
+    ],
+)
+def test_a_file_name_says_the_stage(path: str, expected: str):
+    assert stage(Path(path)) == expected
 
 
 @pytest.mark.parametrize(
@@ -237,12 +250,16 @@ PAGE = """
         ({1: ("b/a/sample-1.tsv", []), 2: ("b/a/sample-2.tsv", []), 3: ("b/unknown.tsv", [])}, None),
     ],
 )
-def test_the_time_left_follows_from_the_table_of_an_earlier_run(tmp_path: Path, jobs: Any, left: str | None):
-    page = tmp_path / "machine-time.md"
-    page.write_text(PAGE)
+def test_the_time_left_follows_from_the_seconds_of_an_earlier_run(tmp_path: Path, jobs: Any, left: str | None):
+    seconds = {"a/sample-1": 8, "a/sample-2": 12, "adapters/trained": 100, "report": 20}
+    for name, took in seconds.items():
+        path = tmp_path / f"{name}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"s\th:m:s\tmax_rss\n{took}.0\t0:00:10\t-\n")
+    (tmp_path / "report.tsv").write_text("s\n")  # cut short
     run = Run()
     run.begin(3)
-    run.screen.expect(jobs, [tmp_path / "none.md", page])
+    run.screen.expect(jobs, tmp_path)
     for number in (1, 2):
         run.start(number, "sample")
     for number in (1, 2):

@@ -11,7 +11,7 @@ from arc_refinery.config import ConfigError, check_files, load_experiment
 
 pytestmark = pytest.mark.snakemake
 VENV = "results/own venv"
-OF_OTHERS = {"sample", "train", "sft", "tools episodes", "report times"}  # on GPUs, or beside Snakemake
+OF_OTHERS = {"sample", "train", "sft", "tools episodes"}  # on GPUs
 
 EXPECTED = {
     SMALL: {"grade", "prompts first", "prompts refine", "report", "tasks evaluation", "tasks split", "tasks overlap"},

@@ -79,7 +79,7 @@ def test_a_run_leaves_git_status_clean(finished: Checkout):
 def test_another_learning_rate_reruns_training_and_what_follows_from_it(finished: Checkout):
     config = finished.change(lambda content: content["training"]["grpo"].update(learning_rate=2.0e-3))
     # two sets of tasks, one and two shards, of the one arm that uses the adapter
-    expected = {"settings": 1, "train": 1, "sample": 3, "grade": 3, "report": 1, "machine_time": 1, "all": 1}
+    expected = {"settings": 1, "train": 1, "sample": 3, "grade": 3, "report": 1, "all": 1}
     assert finished.planned("--configfile", config) == expected
 
 
@@ -92,12 +92,12 @@ def test_an_edited_list_of_tasks_reruns_its_evaluation_set(finished: Checkout):
     os.utime(listed, ns=(written, written))
     # one set: the first turn, and two arms' second turns
     expected = {"evaluation_tasks": 1, "first_prompts": 1, "refining_prompts": 2, "sample": 3, "grade": 3}
-    assert planned == {**expected, "overlap": 1, "report": 1, "machine_time": 1, "all": 1}  # no training
+    assert planned == {**expected, "overlap": 1, "report": 1, "all": 1}  # no training
 
 
 def test_a_rule_can_be_rerun_by_name_with_what_follows(finished: Checkout):
     planned = finished.planned("--configfile", SMALL, "-R", "train", "all")
-    assert planned == {"train": 1, "sample": 3, "grade": 3, "report": 1, "machine_time": 1, "all": 1}
+    assert planned == {"train": 1, "sample": 3, "grade": 3, "report": 1, "all": 1}
 
 
 def test_a_shard_is_remade_to_the_same_bytes_and_its_siblings_are_left_alone(finished: Checkout):
@@ -145,16 +145,6 @@ def test_pandas_reads_all_attempts_from_one_file(finished: Checkout):
     metrics = pd.read_csv(finished.folder / "results/small/report/heldout-arms.csv", index_col="name")
     rates = first[first["set"] == "heldout"].groupby("task_id")["test_is_correct"].mean()
     assert rates.mean() == pytest.approx(metrics.loc["independent", "test_pass_rate"], rel=1e-5)
-
-
-def test_machine_time_is_told_by_stage(finished: Checkout):
-    lines = (finished.folder / "logs/small/machine-time.md").read_text().splitlines()
-    header, _, *rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
-    assert header[:2] == ["stage", "jobs"]
-    jobs = {stage: int(n) for stage, n, *_ in rows}
-    # two parts of one shard; two sets of one and two shards, with two second turns each
-    assert jobs["sample"] == jobs["grade"] == 2 * 1 + (1 + 2) * 3
-    assert jobs["sft"] == jobs["train"] == jobs["report"] == 1
 
 
 def test_experiments_are_set_side_by_side(finished: Checkout):

@@ -24,7 +24,7 @@ ARMS = {"untrained": "none", "trained": "trained"}  # and their adapters
 OF_TOOLS = {"heldout_questions", "training_questions", "conversations", "episodes"}
 OF_TASKS = {"tasks", "evaluation_tasks", "first_prompts", "sample", "grade", "training_prompts"}
 # What any changed setting makes again
-ALWAYS = {"settings": 1, "report": 1, "machine_time": 1, "all": 1}
+ALWAYS = {"settings": 1, "report": 1, "all": 1}
 
 
 def questions(run: Checkout, name: str) -> list[Question]:

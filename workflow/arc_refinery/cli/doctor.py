@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from arc_refinery import config
-from arc_refinery.commands.flags import Command, Files, GpuName
+from arc_refinery.commands.flags import Command, Files
 from arc_refinery.commands.outputs import Writes, json_file, page
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
@@ -73,27 +73,6 @@ class Memory(Command):
             raise InputError(
                 f"{self.configfile}: does not fit: {', '.join(unfit)}; change the keys that are named above"
             )
-
-
-class Cost(Command):
-    """Count the GPU hours, CPU hours and disk that an experiment will take, from its config.
-
-    Example:
-        arc-refinery doctor cost --configfile config/multi-turn-rl.yaml --gpu a100
-    """
-
-    configfile: Path  # config of an experiment of either kind
-    gpu: GpuName = "h100"  # the card
-    prompt_tokens: config.PositiveInt | None = None  # mean length of prompts; default: half of what the window leaves
-    answer_tokens: config.PositiveInt | None = None  # mean length of completions; default: a third of the longest
-    tasks: config.PositiveInt | None = None  # of each part or set whose size only its file tells
-
-    def run(self) -> None:
-        from arc_refinery.doctor.cost import Assumed, cost_page
-        from arc_refinery.sampling.gpu_time import GPUS
-
-        experiment = config.load_experiment(self.configfile)
-        print(cost_page(experiment, GPUS[self.gpu], Assumed(self.prompt_tokens, self.answer_tokens, self.tasks)))
 
 
 class Power(Command):

@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 from tyro.conf import Positional
 
 from arc_refinery import config
-from arc_refinery.commands.flags import Command, Files, GpuName
+from arc_refinery.commands.flags import Command, Files
 from arc_refinery.commands.outputs import (
     Outputs,
     Writes,
     folder,
     json_file,
     lines,
-    page,
     picture,
     report,
     submission,
@@ -299,40 +298,6 @@ class Publish(Command):
         print(f"{self.output}: read {model_card.CARD} before others do")
         if self.repository:
             print(upload_folder(self.output, self.repository, is_private=not self.public))
-
-
-class Times(Command):
-    """Print the time and memory that each stage's jobs took, from Snakemake's benchmark files.
-
-    With the results, also how fast was sampled and trained, and beside it what `doctor cost` counts for a GPU.
-
-    Examples:
-        arc-refinery report times --benchmarks logs/demo/benchmarks
-        arc-refinery report times --benchmarks logs/demo/benchmarks --results results/demo --gpu h100
-    """
-
-    benchmarks: Path  # logs/<experiment>/benchmarks
-    results: Path | None = None  # results/<experiment>, to show tokens per second and seconds per step
-    gpu: GpuName | None = None  # with --results: the card to count for
-    output: Annotated[Path | None, Writes(page, "Machine time")] = None  # write to this Markdown file instead
-
-    def run(self) -> None:
-        from arc_refinery.doctor.measured import measured_page
-        from arc_refinery.reporting import times
-        from arc_refinery.sampling.gpu_time import GPUS
-
-        if self.gpu and self.results is None:
-            raise InputError("--gpu counts what a run's results took; give --results, such as --results results/demo")
-        text = times.times_page(self.benchmarks)
-        if self.results is not None:
-            experiment = config.load_experiment(self.results / "settings.json")
-            gpu = GPUS[self.gpu] if self.gpu else None
-            text += "\n" + measured_page(experiment, self.results, self.benchmarks.parent, gpu)
-        if self.output is None:
-            print(text)
-        else:
-            with atomic_write(self.output) as unfinished:
-                unfinished.write_text(text)
 
 
 class Curves(Command):

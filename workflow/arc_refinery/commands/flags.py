@@ -37,9 +37,6 @@ def _named_once(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     return paths
 
 
-# Cards that `sampling/gpu_time.py` knows
-GpuName = Literal["h100", "h200", "a100", "a100-40", "a6000", "l40s", "rtx4090"]
-
 Files = Annotated[tuple[Path, ...], AfterValidator(_named_once)]
 RulePath = Annotated[Path, RULE]
 RuleFiles = Annotated[Files, RULE]

@@ -102,25 +102,6 @@ class SampledTogether(NamedTuple):
     n_tokens: int = 0  # length of the longest completion if the rows share one prompt, else 0
 
 
-class PlannedSampling(NamedTuple):
-    """What a config has sampled, for the estimate of its cost."""
-
-    stage: str  # in words
-    folder: str  # of its attempts or episodes, in the experiment's results; of its jobs, in logs and benchmarks
-    model: ModelConfig
-    n_tasks: int | None  # or questions; None: only reading their file can tell
-    n_completions: int  # per task
-    longest: int  # tokens of a completion, or of an episode
-    n_jobs: int
-    per_prompt: int  # completions of a prompt, which vLLM reads once
-    is_most: bool = False  # fewer if attempts before are right
-
-    def shards(self, results: Path) -> list[Path]:
-        """Return the files that it has written; `results` is the experiment's folder."""
-        folder = results / self.folder
-        return sorted((folder / "attempts").glob("*.parquet")) or sorted(folder.glob("[0-9]*.parquet"))
-
-
 class TrainedRow(NamedTuple):
     """The longest row of a training, in tokens, for the estimate of a GPU's memory."""
 
@@ -173,13 +154,8 @@ class Experiment(Strict):
         return None
 
     @property
-    def rows_trained_on(self) -> Mapping[str, int]:
-        """Rows or prompts of an epoch of `training.sft` and `training.grpo`, where the config tells their number."""
-        return {}
-
-    @property
-    def planned_sampling(self) -> Sequence[PlannedSampling]:
-        """All that is sampled outside of trainings; for the estimate of the cost."""
+    def sampled_folders(self) -> Sequence[str]:
+        """Folders of attempts or episodes in the experiment's results, those of trainings excluded."""
         return ()
 
     @property

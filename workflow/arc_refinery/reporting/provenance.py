@@ -55,7 +55,7 @@ def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[i
         "## How to reproduce",
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
         f"with the code of commit {commit()}, seeds: {named}. That file holds every key of the configuration. "
-        f"[Time and memory of the stages](../logs/{name}/machine-time.md), as measured by Snakemake.",
+        f"Snakemake measured time and memory of each job: `logs/{name}/benchmarks/`.",
         _packages(experiment, folder),
         *_downloads(experiment, folder),
     ]
@@ -78,7 +78,7 @@ def _downloads(experiment: Experiment, folder: Path) -> list[str]:
 
 def _packages(experiment: Experiment, folder: Path) -> str:
     """Return a table of the versions that sampled, trained, and wrote the report; one column if these are equal."""
-    sampled = [path for planned in experiment.planned_sampling for path in planned.shards(folder)]
+    sampled = [path for name in experiment.sampled_folders for path in _shards(folder / name)]
     trained = [folder / "adapters" / name / SAMPLES for name in experiment.adapters]
     columns = {
         "sampling": _versions(sampled),
@@ -91,6 +91,10 @@ def _packages(experiment: Experiment, folder: Path) -> str:
     names = [name for name in PACKAGES if any(name in versions for versions in columns.values())]
     rows = [[name, *(versions.get(name, "–") for versions in columns.values())] for name in names]
     return markdown_table(["package", *columns], rows)
+
+
+def _shards(folder: Path) -> list[Path]:
+    return sorted((folder / "attempts").glob("*.parquet")) or sorted(folder.glob("[0-9]*.parquet"))
 
 
 def _versions(paths: Iterable[Path]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -78,8 +78,8 @@ class Screen(logging.StreamHandler[TextIO]):
                     vars(choice)["printshellcmds"] = True
         return screen
 
-    def expect(self, jobs: Mapping[int, tuple[str | None, list[int]]], pages: Iterable[Path]) -> None:
-        """Estimate the time left, from the first of these pages of machine time that exists.
+    def expect(self, jobs: Mapping[int, tuple[str | None, list[int]]], benchmarks: Path) -> None:
+        """Estimate the time left from the seconds that jobs of an earlier run took (Snakemake's benchmark files).
 
         `jobs` has the benchmark of each job, and the numbers of those that it waits for.
         """
@@ -87,10 +87,11 @@ class Screen(logging.StreamHandler[TextIO]):
             number: (stage(Path(benchmark)) if benchmark else "", before)
             for number, (benchmark, before) in jobs.items()
         }
-        for page in filter(Path.exists, pages):
-            rows = re.findall(r"^\| ([\w-]+) \| (\d+) \| ([\d.]+) \|", page.read_text(), re.MULTILINE)
-            self._seconds = {name: float(seconds) / int(n_jobs) for name, n_jobs, seconds in rows}
-            return
+        took = defaultdict(list)
+        for path in benchmarks.rglob("*.tsv"):
+            if row := re.match(r"s\t.*\n([\d.]+)\t", path.read_text(errors="replace")):
+                took[stage(path)].append(float(row[1]))
+        self._seconds = {name: mean(seconds) for name, seconds in took.items()}
 
     def end(self, has_succeeded: bool = False) -> str:
         """Return the lines with which the run ends."""

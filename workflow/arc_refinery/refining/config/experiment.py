@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
 from arc_refinery.config.base import AT, ConfigError, Line, Name, RunName, run_and_step
-from arc_refinery.config.experiment import PlannedSampling, Resources, SampledTogether, TrainedRow, Wanted, model_folder
+from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
@@ -113,55 +113,11 @@ class Refining(Compared[Arm]):
         return SampledTogether(*max(batches, key=lambda batch: batch[0] * batch[1]))
 
     @property
-    def rows_trained_on(self) -> dict[str, int]:
-        if self.training is None or self.training.prompts != "first-turn" or self.training.select:
-            return {}
-        sizes = [self._size_of(name) for name in self.training_tasks]
-        return {} if None in sizes else {"training.grpo": self.training.prompts_per_task * sum(filter(None, sizes))}
-
-    def _size_of(self, tasks: str) -> int | None:
-        if self.parts and tasks in self.part_names:
-            return self.parts.tasks_per_part
-        return self.evaluation_set(tasks).expected_size
-
-    @property
-    def planned_sampling(self) -> list[PlannedSampling]:
-        own, model = self.sampling, self.model
-        per_part = self.parts.tasks_per_part if self.parts else None
-        planned = [
-            PlannedSampling(
-                f"{name}: first turn",
-                f"{name}/turn1",
-                model,
-                per_part,
-                own.n_predictions,
-                own.max_output_tokens,
-                self.n_shards(name),
-                own.batch_size,
-            )
-            for name in self.refined_for_training
-            if name in self.part_names
-        ]
-        if self.probe and self.training:
-            longest = self.sampled("", PROBE).max_output_tokens
-            for name in self.refined_for_training:  # one prompt per task
-                size = self._size_of(name)
-                stage, folder, jobs = f"{name}: {PROBE}", f"{name}/{PROBE}", self.n_shards(name)
-                planned.append(
-                    PlannedSampling(stage, folder, model, size, self.probe, longest, jobs, self.probe, is_most=True)
-                )
-        for task_set in self.evaluation.sets:
-            for branch in self.branches:
-                arm, number = self.arm_and_turn(branch)
-                turn = arm.turns[number - 1]
-                n = self.first_turn_predictions(task_set.name, branch) if number == 1 else turn.n_predictions
-                size, jobs = task_set.expected_size, self.n_shards(task_set.name)
-                stage, folder = f"{task_set.name}: {branch}", f"{task_set.name}/{branch}"
-                limit, sampler = own.max_output_tokens, self.model_of(turn)
-                planned.append(
-                    PlannedSampling(stage, folder, sampler, size, n, limit, jobs, own.batch_size, number > 1)
-                )
-        return planned
+    def sampled_folders(self) -> list[str]:
+        parts = [name for name in self.refined_for_training if name in self.part_names]
+        probed = self.refined_for_training if self.probe and self.training else []
+        folders = [f"{name}/{branch}" for name in self.set_names for branch in self.branches]
+        return [*(f"{name}/turn1" for name in parts), *(f"{name}/{PROBE}" for name in probed), *folders]
 
     @property
     def trained_row(self) -> TrainedRow | None:

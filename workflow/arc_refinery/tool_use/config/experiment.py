@@ -25,7 +25,7 @@ from arc_refinery.config.base import (
     Temperature,
     Text,
 )
-from arc_refinery.config.experiment import PlannedSampling, Resources, SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
@@ -306,32 +306,8 @@ class ToolUse(Compared[ToolArm]):
         return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
 
     @property
-    def rows_trained_on(self) -> dict[str, int]:
-        training, sizes = self.training, [questions.n_questions for questions in self.data.train]
-        if training is None:
-            return {}
-        first = training.sft.n_questions if training.sft else None
-        shown = [min(filter(None, (first, size)), default=None) for size in sizes]
-        rows = {"training.sft": shown, "training.grpo": sizes}
-        return {key: sum(filter(None, numbers)) for key, numbers in rows.items() if None not in numbers}
-
-    @property
-    def planned_sampling(self) -> list[PlannedSampling]:
-        longest, n = self.generation.max_episode_tokens, self.evaluation.n_predictions
-        return [
-            PlannedSampling(
-                f"{held.name}: {arm.name}",
-                f"{held.name}/{arm.name}",
-                self.model,
-                held.n_questions,
-                n,
-                longest,
-                held.shards,
-                n,
-            )
-            for held in self.data.heldout
-            for arm in self.arms
-        ]
+    def sampled_folders(self) -> list[str]:
+        return [f"{held}/{arm.name}" for held in self.set_names for arm in self.arms]
 
     @property
     def trained_row(self) -> TrainedRow | None:
