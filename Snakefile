@@ -14,7 +14,7 @@ if workflow.is_main_process:
 
 from arc_refinery.config import check_files, domain_part, environment_warnings, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.runs.lock import enter
+from arc_refinery.runs.lock import acquire_run_lock
 from arc_refinery.runs.screen import Screen
 from arc_refinery.sampling.gpu_memory import memory_warnings
 
@@ -47,7 +47,7 @@ if workflow.is_main_process:
         logger.warning(warning)
     if experiment.expected_power:
         logger.info(experiment.expected_power)
-    this_run = enter(Path(".snakemake"), logger.warning)
+    this_run = acquire_run_lock(Path(".snakemake"), logger.warning)
 
 
 pathvars:

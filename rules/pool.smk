@@ -1,8 +1,7 @@
-# How runs start and end: clean exits on signals, results of the future; on a cluster, what HTCondor's executor does not
+# How runs start and end: clean exits on signals; on a cluster, what HTCondor's executor does not
 # say about its jobs.
 from arc_refinery.config import Compared
 from arc_refinery.errors import InputError
-from arc_refinery.runs.clock import date_back, explain_failure
 from arc_refinery.runs.ending import end_on_signals, interrupt_once
 
 POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
@@ -89,7 +88,6 @@ def write_down():
 
 
 onstart:
-    date_back(Path("results", experiment.experiment), logger.warning)
     write_down()
     if screen and workflow.local_exec:
         screen.expect(planned_jobs(), Path("logs", experiment.experiment, "benchmarks"))
@@ -112,4 +110,3 @@ onsuccess:
 onerror:
     if screen:
         logger.error(screen.end())
-    explain_failure(Path("results", experiment.experiment), logger.error)

@@ -1,6 +1,5 @@
 """Runs and jobs that are interrupted: nothing is lost, and the same command continues."""
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -101,26 +100,3 @@ def test_a_failed_run_ends_with_the_reason(fresh: Checkout, quiet: list[str]):
     assert log.split()[-1] == "logs/small/heldout/turn1/sample-000.log"
     assert "the same command continues" in last
     assert "arc-refinery sample" not in done.stderr  # no shell commands
-
-
-def test_after_a_clock_is_set_back_the_same_command_continues(
-    stop: Callable[[str, str], processes.Running], fresh: Checkout, tmp_path: Path
-):
-    run = stop(PROMPTS, "arc-refinery prompts first")
-    tomorrow = time.time() + 86_400
-    os.utime(fresh.folder / TASKS, (tomorrow, tomorrow))
-    for process in started_by(run):
-        process.resume()
-    assert run.wait() == 1
-    text = (tmp_path / "output").read_text()
-    assert f"results/small: 1 files are dated in the future, {TASKS} first" in text
-    assert "Type the same command again" in text
-    assert not (fresh.folder / PROMPTS).exists()
-
-    assert fresh.planned(PROMPTS, "--configfile", SMALL) == {"first_prompts": 1}
-    assert (fresh.folder / TASKS).stat().st_mtime == tomorrow  # a dry run changes nothing
-    done = fresh.snakemake(PROMPTS, *RUN)
-    assert done.returncode == 0, done.stderr
-    assert f"results/small: 1 files were dated in the future, {TASKS} first" in done.stderr
-    assert (fresh.folder / PROMPTS).exists()
-    assert fresh.planned(PROMPTS, "--configfile", SMALL) == {}

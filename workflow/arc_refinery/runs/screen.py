@@ -19,7 +19,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TextIO
 
-from arc_refinery.runs.clock import duration
 from arc_refinery.runs.ending import is_stopped
 
 # Beginnings of messages of Snakemake that are left out. A message of another version is shown.
@@ -228,6 +227,18 @@ class Screen(logging.StreamHandler[TextIO]):
             return left.get(number, 0.0) + max(map(chain, self._planned.get(number, ("", []))[1]), default=0.0)
 
         return max((work - done) * (now - self._began) / done, slowness * max(map(chain, left), default=0.0))
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as a person says it.
+
+    >>> duration(31.4), duration(360), duration(7500)
+    ('31 s', '6 min', '2 h 5 min')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def stage(benchmark: Path) -> str:

@@ -13,7 +13,7 @@ from transformers.integrations import TensorBoardCallback, TrackioCallback, is_t
 
 from arc_refinery.config import Guard, PolicyGradient
 from arc_refinery.errors import InputError
-from arc_refinery.runs.clock import duration
+from arc_refinery.runs.screen import duration
 from arc_refinery.training import checkpoints, processes
 from arc_refinery.training.adapters import fault_of_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
