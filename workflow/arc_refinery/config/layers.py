@@ -2,12 +2,13 @@
 
 mine.yaml   base: config/config.yaml, experiment: mine, evaluation: {arms: [...]}
 a fault     config/config.yaml: evaluation.comparisons: refine-base is not an arm; expected two of independent, own.
-            mine.yaml inherits this key: give it another value there, or drop it with `evaluation: {comparisons: null}`
+            mine.yaml inherits this key: change it there (null drops it)
 """
 
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from os.path import exists
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import yaml
 
 from arc_refinery.config.base import ConfigError
 from arc_refinery.files import in_words, read_json, read_text
+
+_MISSING = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,8 @@ class Layers:
             files.append(base)
         return cls([{key: value for key, value in layer.items() if key != "base"} for layer in layers], files)
 
-    def merged(self, keeps_nulls: bool = False) -> Mapping[str, Any]:
-        """Return the whole config; with `keeps_nulls`, nulls that remove nothing stay."""
-        if len(self.contents) == 1:
-            return self.contents[0]
-        whole: dict[str, Any] = {}
-        for layer in reversed(self.contents):
-            whole = merged(whole, layer, keeps_nulls)
-        return whole
+    def merged(self) -> Mapping[str, Any]:
+        return reduce(merged, reversed(self.contents))
 
     @property
     def origin(self) -> str:
@@ -58,64 +55,39 @@ class Layers:
         bases = f" (or its base {', '.join(self.files[1:])})" if len(self.files) > 1 else ""
         return f"{self.files[0]}{bases}"
 
-    def inherited(self, fault: str) -> tuple[str, ...]:
-        """Return the path of the key that a line on a fault begins with, if a base set it; else an empty one."""
-        file, path = self._setter(fault)
-        return path if file not in ("", self.files[0]) else ()
-
-    def blamed(self, fault: str, can_be_dropped: bool = True) -> str:
-        """Return a line on a fault, which begins with a key, after the file that set the key."""
-        file, path = self._setter(fault)
-        if not file:
-            return f"{self.origin}: {fault}"
-        if file == self.files[0]:
-            return f"{file}: {fault}"
-        *sections, key = path
-        drop = f"{''.join(f'{section}: {{' for section in sections)}{key}: null{'}' * len(sections)}"
-        ways = [] if "is not a known key" in fault else ["give it another value there"]
-        ways += [f"drop it with `{drop}`"] if can_be_dropped else []
-        advice = f": {', or '.join(ways)}" if ways else ""
-        return f"{file}: {fault}{'' if fault.endswith('?') else '.'} {self.files[0]} inherits this key{advice}"
-
-    def _setter(self, fault: str) -> tuple[str, tuple[str, ...]]:
-        """Return the topmost file that has the key of a line on a fault, and its path; empty if none has it."""
+    def blamed(self, fault: str) -> str:
+        """Return a line on a fault, which begins with a key, after the topmost file that has the key."""
         keys = re.split(r"[^\w.]", fault, maxsplit=1)[0].split(".")
         for file, layer in zip(self.files, self.contents, strict=True):
             value: Any = layer
-            for depth, key in enumerate(keys):
-                if not isinstance(value, Mapping) or key not in value:
+            for key in keys:
+                if isinstance(value, list):
                     break
-                value = value[key]
-                if depth + 1 == len(keys) or isinstance(value, list):
-                    return file, tuple(keys[: depth + 1])
-        return "", ()
+                value = value.get(key, _MISSING) if isinstance(value, Mapping) else _MISSING
+            if value is _MISSING:
+                continue
+            if file == self.files[0]:
+                return f"{file}: {fault}"
+            end = "" if fault.endswith("?") else "."
+            return f"{file}: {fault}{end} {self.files[0]} inherits this key: change it there (null drops it)"
+        return f"{self.origin}: {fault}"
 
 
-def merged(base: Mapping[str, Any], changes: Mapping[str, Any], keeps_nulls: bool = False) -> dict[str, Any]:
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Section by section; anything else, a list too, is replaced. `key: null` removes the base's key.
-
-    With `keeps_nulls`, a null for a key that the base lacks stays.
 
     >>> merged({"grpo": {"beta": 0.02, "epochs": 1}, "compare": ["a", "b"]}, {"grpo": {"beta": 0.0}, "compare": None})
     {'grpo': {'beta': 0.0, 'epochs': 1}}
     """
     result = dict(base)
     for key, value in changes.items():
-        if value is None and (key in result or not keeps_nulls):
-            result.pop(key, None)
+        if value is None and key in result:
+            del result[key]
         elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
-            result[key] = merged(result[key], value, keeps_nulls)
+            result[key] = merged(result[key], value)
         else:
             result[key] = value
     return result
-
-
-def without(config: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Return a config that lacks the key of this path."""
-    key, *below = path
-    if not below:
-        return {name: value for name, value in config.items() if name != key}
-    return {**config, key: without(config[key], below)}
 
 
 def read_config(path: Path, where: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from arc_refinery.config.base import ConfigError, explain, faults_of
 from arc_refinery.config.experiment import Experiment, Needs, Resources, Wanted
-from arc_refinery.config.layers import Layers, read_config, without
+from arc_refinery.config.layers import Layers, read_config
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import names_of, weight_names, without_module
 
@@ -39,12 +39,10 @@ def validate_experiment(config: Mapping[str, Any], origin: str, expected: Any = 
     if expected and not issubclass(kind, expected):
         wanted, actual = (section.model_fields["kind"].default for section in (expected, kind))
         raise ConfigError(f"{origin}: its kind is {actual}; expected an experiment of the kind {wanted}")
-    if unknown := _unknown_nulls(kind, layers.merged(keeps_nulls=True)):
-        raise ConfigError("\n".join(layers.blamed(line, can_be_dropped=False) for line in unknown))
     try:
         return kind.model_validate(config)
-    except ValidationError:
-        lines = _faults(kind, layers)
+    except ValidationError as error:
+        lines = [layers.blamed(explain(fault, kind)) for fault in faults_of(error)]
         for name in KINDS if "kind" not in config else ():
             others = experiment_class(name, config.get("domain", "arc")).model_fields.keys() - kind.model_fields.keys()
             if keys := others & config.keys():
@@ -59,42 +57,6 @@ def load_experiment(path: Path, expected: type[_Kind]) -> _Kind: ...
 def load_experiment(path: Path, expected: Any = None) -> Any:
     """Read a config file and validate it, as `validate_experiment` does."""
     return validate_experiment(read_config(path), str(path), expected)
-
-
-def _faults(kind: type[Experiment], layers: Layers) -> list[str]:
-    """Return a line on each fault. Faulty keys of bases are left out in turn: a section shows its first fault only."""
-    config, lines = layers.merged(), dict[str, None]()
-    left_out: set[tuple[str, ...]] = set()
-    needed: set[tuple[str, ...]] = set()
-    while True:
-        found = _lines(kind, config)
-        needed |= {path for path in left_out if any(line.startswith(f"{'.'.join(path)} is missing") for line in found)}
-        new = [line for line in found if not any(line.startswith(".".join(path)) for path in needed)]
-        inherited = {path for line in new if (path := layers.inherited(line))} - left_out
-        lines |= dict.fromkeys(new)
-        if not inherited:
-            return [layers.blamed(line, layers.inherited(line) not in needed) for line in lines]
-        for path in inherited:
-            config = without(config, path)
-        left_out |= inherited
-
-
-def _lines(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
-    """Return a line on each fault that pydantic finds."""
-    try:
-        kind.model_validate(config)
-    except ValidationError as error:
-        return [explain(fault, kind) for fault in faults_of(error)]
-    return []
-
-
-def _unknown_nulls(kind: type[Experiment], config: Mapping[str, Any]) -> list[str]:
-    """Return the faults of keys that are null and that the experiment does not know: they may be misspelt."""
-    try:
-        kind.model_validate(config)
-    except ValidationError as error:
-        return [explain(e, kind) for e in error.errors() if e["type"] == "extra_forbidden" and e["input"] is None]
-    return []
 
 
 def part(kind: str, name: str) -> Any:
@@ -166,14 +128,7 @@ def check_files(
         faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
         faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
-        layers = Layers.of(config or {}, origin)
-        whole = layers.merged()
-
-        def can_be_dropped(fault: str) -> bool:
-            path = layers.inherited(fault)
-            return bool(path) and not _lines(type(experiment), without(whole, path))
-
-        raise ConfigError("\n".join(layers.blamed(fault, can_be_dropped(fault)) for fault in faults))
+        raise ConfigError("\n".join(map(Layers.of(config or {}, origin).blamed, faults)))
 
 
 def _faults_of_functions(experiment: Experiment) -> list[str]:
