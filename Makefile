@@ -61,8 +61,8 @@ messages: env
 	$(BIN)/pytest --write-messages -m "not (model or training or snakemake or pool or hostile)" tests
 
 lint: env
-	$(BIN)/ruff format --check workflow tests benchmarks docs/one_step.py
-	$(BIN)/ruff check workflow tests benchmarks docs/one_step.py
+	$(BIN)/ruff format --check workflow tests benchmarks examples docs/one_step.py
+	$(BIN)/ruff check workflow tests benchmarks examples docs/one_step.py
 	$(BIN)/snakefmt --check Snakefile workflow/Snakefile rules
 	$(BIN)/mypy
 

@@ -13,8 +13,7 @@ from tyro.conf import Positional
 from arc_refinery.commands.flags import Command
 from arc_refinery.commands.outputs import Output, Outputs
 from arc_refinery.config import DOMAINS
-
-TEMPLATE = Path(__file__).parents[1] / "refining/domains/my_domain"
+from arc_refinery.runs.project import project_files
 
 
 def _package_name(name: str) -> str:
@@ -47,7 +46,7 @@ class NewDomain(Command):
 
     def run(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        for path in TEMPLATE.iterdir():
+        for path in (project_files() / "examples/my_domain").iterdir():
             if path.is_file():
                 text = path.read_text().replace("my_domain", self.name)
                 text = text.replace("my-domain", self.name.replace("_", "-"))
