@@ -565,7 +565,7 @@ def test_an_attempt_without_outputs_is_drawn_with_its_reason(folder: Path, tmp_p
     ids = ["d/turn1-001/000", "d/turn1-000/000"]
     attempts = read_attempts(ARC, BranchFiles(folder / "small/turn1", 1), ids)
     assert [attempts[name].verdict.status for name in ids] == ["error", "no_code"]
-    ARC.draw(make_task("d"), attempts, tmp_path / "d.png", is_small=False)
+    ARC.pictures.draw(make_task("d"), attempts, False, tmp_path / "d.png")
     assert (tmp_path / "d.png").read_bytes().startswith(b"\x89PNG")
     text = gallery.programs_block(ARC, attempts[ids[0]], attempts[ids[1]])
     assert text.count("```python") == 1 and PROGRAM in text
@@ -575,6 +575,6 @@ def test_an_unknown_test_output_is_drawn_as_unknown(folder: Path, tmp_path: Path
     attempts = read_attempts(ARC, BranchFiles(folder / "small/turn1", 1), ["a/turn1-000/000", "a/turn1-000/001"])
     known_task = make_task("a")
     task = dataclasses.replace(known_task, test=(Pair(known_task.test[0].input, UNKNOWN),))
-    ARC.draw(task, attempts, tmp_path / "unknown.png", is_small=False)
-    ARC.draw(known_task, attempts, tmp_path / "known.png", is_small=False)
+    ARC.pictures.draw(task, attempts, False, tmp_path / "unknown.png")
+    ARC.pictures.draw(known_task, attempts, False, tmp_path / "known.png")
     assert (tmp_path / "unknown.png").read_bytes() != (tmp_path / "known.png").read_bytes()

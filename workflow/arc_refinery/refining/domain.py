@@ -240,7 +240,6 @@ class Domain:
     columns: ClassVar[tuple[str, ...]] = ()  # numbers of a verdict's `detail` that tables have
     flags: ClassVar[tuple[str, ...]] = ("shown_solved", "solved")  # yes or no per attempt, for the table of attempts
     metrics: ClassVar[Sequence[Metric]] = ()  # the domain's own, of a task
-    turn_metrics: ClassVar[tuple[str, ...]] = ()  # those of them that compare arms turn by turn
     metrics_explained: ClassVar[str] = "- **solved**: tasks that an attempt solves."
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
@@ -264,19 +263,9 @@ class Domain:
         verdict = graded.verdict
         yield verdict.error or f"{verdict.status.replace('_', ' ')}, score {verdict.score:.2f}"
 
-    def facts_in_words(self, task: Any, graded: GradedAttempt) -> str:
-        """Return on how much of a task an attempt is right, for the alternative text of a picture."""
-        return "right" if graded.verdict.solved else "wrong"
-
-    def draw(self, task: Any, attempts: Mapping[str, GradedAttempt], path: Path, is_small: bool) -> None:
-        """Draw a task and what attempts, by label, gave for it; a small picture has the most telling part."""
-        raise NotImplementedError
-
-    has_pictures: ClassVar[bool] = False
-
-    def changes(self, prompt: Any) -> str:
-        """Say in a sentence how a prompt shows a task in another form than the picture; empty without pictures."""
-        return ""
+    # A module that draws tasks: `draw`, `facts_in_words` for the text beside a picture, `changes` for how a prompt
+    # shows a task in another form (domains/arc/report/words.py)
+    pictures: ClassVar[Any] = None
 
     def sections(self, experiment: Any, metrics: Mapping[tuple[str, str], pd.DataFrame]) -> list[str]:
         """Return further blocks of the report; `metrics`: `per_task` by set and arm."""

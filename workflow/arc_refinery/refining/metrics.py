@@ -17,6 +17,7 @@ class Metric(NamedTuple):
     name: str
     columns: str | tuple[str, ...]
     is_any: bool = False
+    is_of_turns: bool = False  # arms are also compared on it turn by turn
 
 
 def names(metrics: Sequence[Metric]) -> list[str]:

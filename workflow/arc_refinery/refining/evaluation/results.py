@@ -57,7 +57,6 @@ class SetResults:
     task_ids: tuple[str, ...]
     branches: dict[str, pd.DataFrame]
     metrics: Sequence[Metric] = ()  # the domain's own
-    turn_metrics: Sequence[str] = ()  # those that compare arms turn by turn
     _turn_metrics: dict[tuple[str, int], pd.DataFrame] = field(default_factory=dict, repr=False, compare=False)
 
     def per_task(self, attempts: pd.DataFrame, task_ids: Sequence[str] | None = None) -> pd.DataFrame:
@@ -112,7 +111,7 @@ def load_results(experiment: Refining, folder: Path, task_set: TaskSet, arms: It
                     f"{folder / task_set.name / branch}: has attempts that refine {min(strange)!r}, which is not in "
                     f"{before or 'a first turn'}. Delete the folder, then run snakemake again"
                 )
-    return SetResults(task_set.name, task_ids, branches, domain.metrics, domain.turn_metrics)
+    return SetResults(task_set.name, task_ids, branches, domain.metrics)
 
 
 def read_task_ids(domain: Domain, folder: Path, task_set: TaskSet) -> tuple[str, ...]:

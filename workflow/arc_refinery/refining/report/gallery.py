@@ -143,20 +143,16 @@ def _attempts(
     is_small: bool,
 ) -> list[str]:
     """Return the picture of a task and of what attempts gave, or a list of it if the domain draws none."""
-    if not domain.has_pictures:
+    if not domain.pictures:
         listing = "\n".join(
             f"{label}: {line}" if not number else line
             for label, graded in attempts.items()
             for number, line in enumerate(domain.verdict_lines(graded))
         )
         return [_fenced(listing, "text", MAX_FEEDBACK).removeprefix(":\n\n")]
-    facts = [f"of the {label}, {domain.facts_in_words(task, graded)}" for label, graded in attempts.items()]
+    facts = [f"of the {label}, {domain.pictures.facts_in_words(task, graded)}" for label, graded in attempts.items()]
     seen = f"Task {task.task_id} of {set_name}: inputs, expected outputs, and outputs {'; '.join(facts)}"
-    return [f"![{seen}]({files.add(name, partial(_draw, domain, task, attempts, is_small))})"]
-
-
-def _draw(domain: Domain, task: Any, attempts: Mapping[str, GradedAttempt], is_small: bool, path: Path) -> None:
-    domain.draw(task, attempts, path, is_small)
+    return [f"![{seen}]({files.add(name, partial(domain.pictures.draw, task, attempts, is_small))})"]
 
 
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
@@ -246,8 +242,8 @@ def programs_block(domain: Domain, first: GradedAttempt, second: GradedAttempt) 
 
 def _shown(domain: Domain, prompt: Any) -> list[str]:
     """Return how a prompt shows the task: in another form than the picture, or, without a picture, its first turn."""
-    if domain.has_pictures:
-        return [text for text in [domain.changes(prompt)] if text]
+    if domain.pictures:
+        return [text for text in [domain.pictures.changes(prompt)] if text]
     question = opening(split_prefix(prompt.messages)[0])[-1]["content"]
     return [f"Task{_fenced(str(question), 'text', MAX_FEEDBACK)}"]
 

@@ -225,7 +225,7 @@ def _differences_of_pair(
         task_ids = [task_id for task_id in results.task_ids if all(task_id in table.index for table in whole.values())]
         if task_ids:
             by_turn[number] = {}
-            for metric in (PASS_RATE, *results.turn_metrics, UNIQUE):
+            for metric in (PASS_RATE, *(own.name for own in results.metrics if own.is_of_turns), UNIQUE):
                 source = equal if metric == UNIQUE else whole
                 first_values, second_values = (
                     run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])

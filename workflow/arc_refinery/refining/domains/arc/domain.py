@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -114,7 +115,7 @@ class Domain(domain.Domain):
 
     # Metrics
 
-    columns, metrics, turn_metrics = arc_metrics.SCORES, arc_metrics.METRICS, ("test_pass_rate",)
+    columns, metrics = arc_metrics.SCORES, arc_metrics.METRICS
     flags, metrics_explained = ("train_is_correct", "test_is_correct", "solved"), arc_metrics.EXPLAINED
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +123,8 @@ class Domain(domain.Domain):
 
     # Report
 
-    checks, shown, hidden, has_pictures = "pairs", "train pairs", "test pairs", True
+    checks, shown, hidden = "pairs", "train pairs", "test pairs"
+    pictures: ClassVar = words
     has_guesses = True
     outcomes = (
         "*correct*: all train and test pairs correct; *train pairs only*: all train pairs correct, not all test pairs; "
@@ -133,25 +135,6 @@ class Domain(domain.Domain):
 
     def verdict_lines(self, graded: GradedAttempt) -> Iterator[str]:
         return words.verdict_lines(graded)
-
-    def facts_in_words(self, task: Task, graded: GradedAttempt) -> str:
-        right = words.pairs_right(task, graded)
-        return f"right on {sum(right)} of {len(right)} pairs"
-
-    def draw(self, task: Task, attempts: Mapping[str, GradedAttempt], path: Path, is_small: bool) -> None:
-        from arc_refinery.refining.domains.arc.report import pictures
-
-        verdicts = {label: graded.verdict for label, graded in attempts.items()}
-        if not is_small:
-            pictures.draw(task, verdicts, path)
-            return
-        right = words.pairs_right(task, next(iter(attempts.values())))
-        wrong = right.index(False) if False in right else 0
-        shown = [wrong, *range(len(task.train), len(task.pairs))[:1]]
-        pictures.draw_repair(task, verdicts, shown, path)
-
-    def changes(self, prompt: Prompt) -> str:
-        return words.changes(prompt)
 
     def sections(self, experiment: ArcExperiment, metrics: Mapping[tuple[str, str], pd.DataFrame]) -> list[str]:
         from arc_refinery.refining.domains.arc.report import published

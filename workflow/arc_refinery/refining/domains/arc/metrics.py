@@ -12,7 +12,7 @@ METRICS = (
         for metric in (
             Metric(f"{pairs}_pixel_score", f"{pairs}_pixel_score"),
             Metric(f"{pairs}_correct_grids", f"{pairs}_correct_grids"),
-            Metric(f"{pairs}_pass_rate", f"{pairs}_is_correct"),
+            Metric(f"{pairs}_pass_rate", f"{pairs}_is_correct", is_of_turns=pairs == "test"),
             Metric(f"{pairs}_is_correct", f"{pairs}_is_correct", is_any=True),
         )
     ),

@@ -77,13 +77,12 @@ class Domain(domain.Domain):
 
     columns = ("passed", "shown_passed", "hidden_passed")
     metrics = (
-        Metric("tests passed", "passed"),
+        Metric("tests passed", "passed", is_of_turns=True),
         Metric("shown tests passed", "shown_passed"),
         Metric("hidden tests passed", "hidden_passed"),
         Metric("passes shown", "shown_solved"),
         Metric("shown_is_correct", "shown_solved", is_any=True),
     )
-    turn_metrics = ("tests passed",)
     metrics_explained = (
         "- A program that raises an exception in a test has valid outputs, too; one that fails before it is called, or "
         "is stopped, has none. Outputs are what it gives on the shown tests.\n"

@@ -1,7 +1,8 @@
 """ARC's attempts in words: the verdict for a terminal, how a prompt changed the task, how much of it is right."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import zip_longest
+from pathlib import Path
 
 import numpy as np
 
@@ -49,6 +50,25 @@ def pairs_right(task: Task, graded: GradedAttempt) -> list[bool]:
     """Return for each pair whether the program gave its output."""
     outputs = graded.verdict.detail.outputs or (UNKNOWN,) * len(task.pairs)
     return [np.array_equal(given, pair.output) for given, pair in zip(outputs, task.pairs, strict=True)]
+
+
+def facts_in_words(task: Task, graded: GradedAttempt) -> str:
+    right = pairs_right(task, graded)
+    return f"right on {sum(right)} of {len(right)} pairs"
+
+
+def draw(task: Task, attempts: Mapping[str, GradedAttempt], is_small: bool, path: Path) -> None:
+    """Draw a task and what attempts, by label, gave for it; a small picture has the most telling pairs."""
+    from arc_refinery.refining.domains.arc.report import pictures
+
+    verdicts = {label: graded.verdict for label, graded in attempts.items()}
+    if not is_small:
+        pictures.draw(task, verdicts, path)
+        return
+    right = pairs_right(task, next(iter(attempts.values())))
+    wrong = right.index(False) if False in right else 0
+    shown = [wrong, *range(len(task.train), len(task.pairs))[:1]]
+    pictures.draw_repair(task, verdicts, shown, path)
 
 
 def changes(prompt: Prompt) -> str:
