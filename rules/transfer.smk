@@ -6,7 +6,7 @@ from snakemake.resources import Resource
 from arc_refinery.config.layers import Layers
 from arc_refinery.errors import InputError
 from arc_refinery.reporting.provenance import COMMIT, commit
-from arc_refinery.runs.transfer import check_that_it_travels
+from arc_refinery.runs.project import check_that_it_travels
 from arc_refinery.sampling.shard import progress_path
 
 os.environ[COMMIT] = commit()  # the profile lets it reach jobs, which have the code without its history

@@ -21,10 +21,9 @@ from arc_refinery.refining import stages
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import Answer, GradedAttempt
 from arc_refinery.refining.domains.code import commands
-from arc_refinery.refining.domains.code.config import AttemptTerm, Problems, TaskSet
+from arc_refinery.refining.domains.code.config import FORMS, AttemptTerm, Problems, TaskSet
 from arc_refinery.refining.domains.code.domain import Domain
-from arc_refinery.refining.domains.code.forms import FORMS
-from arc_refinery.refining.domains.code.records import Prompt, Verdict
+from arc_refinery.refining.domains.code.grading import Prompt, Verdict
 from arc_refinery.refining.domains.code.tasks import CodeTask
 from arc_refinery.refining.grading import grade_attempts
 

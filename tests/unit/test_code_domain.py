@@ -11,8 +11,8 @@ from messages import Wording as Golden
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domain import load_domain
+from arc_refinery.refining.domains.code.config import FORMS, FeedbackForm
 from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
-from arc_refinery.refining.domains.code.forms import FORMS, FeedbackForm
 from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
 from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks
 from arc_refinery.refining.domains.code.wording import (

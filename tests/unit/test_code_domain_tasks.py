@@ -10,8 +10,8 @@ import pytest
 from messages import Wording as Golden
 
 from arc_refinery.errors import InputError
+from arc_refinery.refining.domains.code.config import FORMS
 from arc_refinery.refining.domains.code.feedback import feedback
-from arc_refinery.refining.domains.code.forms import FORMS
 from arc_refinery.refining.domains.code.grading import Executors, grade, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks, same_tasks
 from arc_refinery.refining.domains.code.wording import Wording

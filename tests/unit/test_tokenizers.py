@@ -125,7 +125,7 @@ def test_without_transformers_a_chat_is_rendered_and_counted_alike(tmp_path: Pat
 def test_the_embedded_models_are_read_without_transformers(model: str):
     code = f"""
 import sys
-from arc_refinery.refining.prompts.conversation import Renderer
+from arc_refinery.refining.prompts import Renderer
 print(Renderer({model!r}).render([dict(role="user", content="1 + 1?")])[1], "transformers" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import pytest
 from messages import Wording
 
 from arc_refinery.errors import InputError
-from arc_refinery.runs.transfer import check_that_it_travels
+from arc_refinery.runs.project import check_that_it_travels
 
 
 @pytest.mark.parametrize("path", ["mine", "mine/inner", "a,b", "mine/../other"])

@@ -31,8 +31,8 @@ class Doctor(Command):
     output: Annotated[Path, Writes(page, "Doctor")] = Path("results/doctor.md")  # the table
 
     def run(self) -> None:
-        from arc_refinery.doctor.examine import examine
         from arc_refinery.doctor.findings import failures, findings_page, read_visit, write_visit
+        from arc_refinery.doctor.stages import examine
 
         if self.findings and len(self.jobs) != 1:
             raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")

@@ -1,4 +1,4 @@
-"""Small sampling and training runs with the commands of real jobs, the embedded model and the config's settings.
+"""The checks for one kind of job, with small sampling and training runs of the embedded model, as real jobs run.
 
 Each command runs in its own process, as in a job: the GPU's memory is free again afterwards, and a crash is a finding.
 """
@@ -16,10 +16,11 @@ from pathlib import Path
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.config import Dtype, Lora, ModelConfig, PolicyGradient
+from arc_refinery.config import Dtype, Experiment, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.flags import flag_words
 from arc_refinery.config.grpo import BEST_OF
-from arc_refinery.doctor.findings import Finding
+from arc_refinery.doctor import machine
+from arc_refinery.doctor.findings import Finding, JobKind, Visit
 from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
 from arc_refinery.runs.project import project_files
 
@@ -241,3 +242,33 @@ def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
         output = log.read()
     sys.stderr.write(f"$ arc-refinery {' '.join(words)}\n{output}\n")
     return FinishedCommand(running.returncode, output)
+
+
+def examine(experiment: Experiment, job: JobKind, other: Visit | None, results: Path) -> Visit:
+    """Check what this kind of job needs. `other`: findings of another kind of job; `results`: folder of results."""
+    return Visit.on_this_machine(job, _findings(experiment, job, other, results))
+
+
+def _findings(experiment: Experiment, job: JobKind, other: Visit | None, results: Path) -> Iterator[Finding]:
+    needs = getattr(experiment.resources, job)
+    yield machine.software(machine.pins_of(job, bool(needs.gpus)))
+    yield from machine.disk(needs, results)
+    yield machine.shared_files(other)
+    yield machine.fetched_files(experiment.downloads, results / experiment.experiment)
+    yield machine.sandbox(experiment.sandbox)
+    if job == "cpu":
+        return
+    gpu_findings = [*machine.gpu(needs, experiment.model.dtype), machine.compiler()] if needs.gpus else []
+    yield from gpu_findings or [Finding("GPU", "not applicable", "the config asks for none")]
+    yield from machine.gpu_memory(experiment, job)
+    if job == "sample":
+        yield machine.model_files(experiment, results / experiment.experiment)
+        yield machine.answers(experiment, results / experiment.experiment)
+    if any(finding.outcome == "failed" for finding in gpu_findings):
+        yield Finding(job, "not applicable", "skipped, because the GPU cannot be used")
+    elif job == "sample":
+        yield from sampling(experiment.model, experiment.training.lora if experiment.training else Lora())
+    elif experiment.training and experiment.training.grpo:
+        yield from training(experiment.model, experiment.training.lora, experiment.training.grpo)
+    else:
+        yield Finding(job, "not applicable", "the config has no GRPO training")

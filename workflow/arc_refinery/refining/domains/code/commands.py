@@ -9,8 +9,7 @@ from arc_refinery import config
 from arc_refinery.config import REPORT, TUNING
 from arc_refinery.config.flags import FLAT, Without
 from arc_refinery.refining.commands import prompts, tasks, training
-from arc_refinery.refining.domains.code.config import Grpo, Problems, TaskSet
-from arc_refinery.refining.domains.code.forms import FORMS, PLAIN, FeedbackForm, wording_files
+from arc_refinery.refining.domains.code.config import FORMS, PLAIN, FeedbackForm, Grpo, Problems, TaskSet, wording_files
 
 if TYPE_CHECKING:
     import pyarrow as pa

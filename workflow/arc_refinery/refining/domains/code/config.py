@@ -1,5 +1,6 @@
 """The config of the domain `code`."""
 
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field
@@ -10,7 +11,20 @@ from arc_refinery.refining.config import rewards, sampling, tasks, training
 from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, Grade, by_name, program_reward, score, solved
 from arc_refinery.refining.config.rows import RowsEvaluation, RowsExperiment, RowsSet
-from arc_refinery.refining.domains.code.forms import FORMS, PLAIN, FeedbackForm, wording_files
+
+PLAIN = "plain"
+FeedbackForm = Literal["failing-tests", "traceback", "verdict-only"]
+FORMS: tuple[FeedbackForm, ...] = get_args(FeedbackForm)
+TEXTS = (
+    *("system", "task", "starter", "tests", "request"),  # first turn
+    *("passed", "returned", "compared", "raised", "not_run", "traceback", "frame", "correct"),  # later turns
+)
+
+
+def wording_files(name: str) -> list[Path]:
+    """Return the files of a wording; the built-in one has none."""
+    return [] if name == PLAIN else [Path(name, f"{text}.txt") for text in TEXTS]
+
 
 N_SHOWN = (
     "Tests that a prompt shows, from the first; default: one of MBPP, the docstring's of HumanEval, `tests` of rows "

@@ -13,9 +13,8 @@ from arc_refinery.refining import domain
 from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.code import feedback, grading, wording
-from arc_refinery.refining.domains.code.forms import FORMS
-from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade
-from arc_refinery.refining.domains.code.records import Prompt, Verdict
+from arc_refinery.refining.domains.code.config import FORMS
+from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict
 from arc_refinery.refining.domains.code.tasks import CodeTask, same_tasks
 from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
 from arc_refinery.refining.metrics import Metric

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from arc_refinery import records
 from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, run_asserts
 from arc_refinery.errors import InputError
 from arc_refinery.programs import after_thought, tested_program
@@ -62,6 +63,16 @@ class CodeDetail:
     hidden_passed: float
     n_hidden: int
     shown: tuple[ShownTest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt(records.Prompt):
+    detail: CodeTask
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(records.Verdict):
+    detail: CodeDetail
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from pathlib import Path
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_text
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.domains.code.forms import FORMS, PLAIN, FeedbackForm, wording_files
+from arc_refinery.refining.domains.code.config import FORMS, PLAIN, FeedbackForm, wording_files
 from arc_refinery.refining.domains.code.tasks import CodeTask
 
 _SLOT = re.compile(r"\{(\w+)\}")

@@ -1,6 +1,6 @@
 """The config of the domain `arc`."""
 
-from arc_refinery.refining.domains.arc.config.experiment import ArcExperiment, Evaluation
+from arc_refinery.refining.domains.arc.config.experiment import ArcExperiment, Evaluation, Grpo, Training
 from arc_refinery.refining.domains.arc.config.rewards import AttemptTerm, Grade
 from arc_refinery.refining.domains.arc.config.sampling import (
     LEARNED,
@@ -12,6 +12,5 @@ from arc_refinery.refining.domains.arc.config.sampling import (
     TestInputs,
 )
 from arc_refinery.refining.domains.arc.config.tasks import CONCEPTS, DIFFICULTY, Problems, TaskSet
-from arc_refinery.refining.domains.arc.config.training import Grpo, Training
 
 Experiment = ArcExperiment

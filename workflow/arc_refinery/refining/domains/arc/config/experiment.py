@@ -2,16 +2,18 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from arc_refinery.config.base import RunName
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
+from arc_refinery.config.rewards import distinct
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import evaluation
+from arc_refinery.refining.config import evaluation, training
 from arc_refinery.refining.config.experiment import Refining, faults_of
+from arc_refinery.refining.domains.arc.config.rewards import AttemptTerm
 from arc_refinery.refining.domains.arc.config.sampling import (
     LEARNED,
     Parts,
@@ -21,12 +23,23 @@ from arc_refinery.refining.domains.arc.config.sampling import (
     TemplateRows,
 )
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
-from arc_refinery.refining.domains.arc.config.training import Training
 from arc_refinery.refining.domains.arc.prompts import FeedbackForm, load_template, template_files
 
 
 class Evaluation(evaluation.Evaluation):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description=evaluation.Evaluation.model_fields["sets"].description)
+
+
+class Grpo(training.Grpo):
+    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
+        (AttemptTerm(reward="arc-v2-no-pixel-score"),),
+        min_length=1,
+        description=training.Grpo.model_fields["rewards"].description,
+    )
+
+
+class Training(training.Training):
+    grpo: Grpo | None = Field(None, description=training.Training.model_fields["grpo"].description)
 
 
 class ArcExperiment(Refining):

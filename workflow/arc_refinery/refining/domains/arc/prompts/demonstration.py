@@ -2,7 +2,7 @@
 
 import ast
 
-from arc_refinery.refining.prompts.conversation import extract_code
+from arc_refinery.refining.prompts import extract_code
 
 
 def transform_program(source: str, bare: bool = False) -> str | None:
