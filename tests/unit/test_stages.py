@@ -127,7 +127,7 @@ def _flags(jobs: dict[str, Command], job: str) -> str | None:
         (lambda c: c.update(shards_per_grading_job=3), set()),
         (lambda c: c["parts"].update(tasks_per_part=7), {"tasks"}),
         (lambda c: c["problems"].update(compositions=0.4), {"tasks", "evaluation_tasks heldout"}),
-        (lambda c: c["evaluation"]["sets"][1].update(n_operations=3), {"evaluation_tasks heldout"}),
+        (lambda c: c["evaluation"]["sets"][1].update(compositions=1.0), {"evaluation_tasks heldout"}),
         (
             lambda c: c.update(
                 resources={"sample": {"cpus": 2, "mem_mb": 3000, "venv": "a"}, "train": {"runtime": 90}}

@@ -44,23 +44,13 @@ _NAMESPACE = {name: getattr(common, name) for name in common.__all__}
 
 @dataclass(frozen=True, slots=True)
 class ProblemDifficulty:
-    """Limits of problems: sides of inputs, cells per example (input + output), and which programs.
-
-    Concepts are families of operations, as in the comment that starts each source.
-    """
+    """Limits of problems: sides of inputs, cells per example (input + output), and which programs."""
 
     min_side: int = 2
     max_side: int = 6
     max_cells: int = 120
-    compositions: float = 0.3
+    compositions: float = 0.3  # share of programs of two statements; others have one
     fixed_size: float = 0.3  # share of problems whose inputs all have the same size
-    n_operations: int = 2  # statements of a composed program
-    without_concepts: tuple[str, ...] = ()  # that no program has
-    with_concepts: tuple[str, ...] = ()  # of which each program has at least one; none: any program
-
-    def admits(self, statements: list["Statement"]) -> bool:
-        wanted = self.with_concepts
-        return not wanted or any(statement.operation.family in wanted for statement in statements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,7 @@ def generate_problem(
     for _ in range(_MAX_DRAWS):
         statements = _draw_statements(rng, difficulty)
         body = program_body(statements)
-        if not difficulty.admits(statements) or (split == "heldout") != _is_held_out(statements, body):
+        if (split == "heldout") != _is_held_out(statements, body):
             continue
         canvas = _draw_canvas(rng, statements[0], difficulty)
         seeds = [rng.randrange(2**31) for _ in range(ATTEMPTS_PER_EXAMPLE * n_examples)]
@@ -104,9 +94,8 @@ def generate_problem(
             return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
     raise InputError(
         f"the generator found no {split} problem among {_MAX_DRAWS:,} programs with compositions "
-        f"{difficulty.compositions:g}, n_operations {difficulty.n_operations}, max_side {difficulty.max_side} and "
-        f"with_concepts {', '.join(difficulty.with_concepts) or 'none'}; add concepts, a larger max_side or, because "
-        "few programs of one operation are held out, compositions: 1.0"
+        f"{difficulty.compositions:g} and max_side {difficulty.max_side}; set a larger max_side or, because few "
+        "programs of one operation are held out, compositions: 1.0"
     )
 
 
@@ -134,7 +123,7 @@ def _changed_program(statements: list[Statement], rng: random.Random, difficulty
         return _draw_statements(rng, difficulty)
     index = len(statements) - 1 if rng.random() < 0.7 else 0
     keeps = rng.random() < 0.5
-    changed = _fill(rng, statements[index].operation) if keeps else _draw_statement(rng, difficulty, index)
+    changed = _fill(rng, statements[index].operation) if keeps else _draw_statement(rng, index)
     return [*statements[:index], changed, *statements[index + 1 :]]
 
 
@@ -164,16 +153,14 @@ def has_held_out_text(body: str) -> bool:
 
 
 def _draw_statements(rng: random.Random, difficulty: ProblemDifficulty) -> list[Statement]:
-    statements = [_draw_statement(rng, difficulty, 0)]
+    statements = [_draw_statement(rng, 0)]
     if rng.random() < difficulty.compositions:
-        statements += [_draw_statement(rng, difficulty, index) for index in range(1, difficulty.n_operations)]
+        statements.append(_draw_statement(rng, 1))
     return statements
 
 
-def _draw_statement(rng: random.Random, difficulty: ProblemDifficulty, index: int) -> Statement:
-    allowed = _FAMILIES if index == 0 else [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
-    if not (families := [family for family in allowed if family not in difficulty.without_concepts]):
-        raise InputError(f"without_concepts leaves no operation of a program; expected one of {', '.join(allowed)}")
+def _draw_statement(rng: random.Random, index: int) -> Statement:
+    families = _FAMILIES if index == 0 else [family for family in _FAMILIES if family in FOLLOWING_FAMILIES]
     return _fill(rng, rng.choice(_BY_FAMILY[rng.choice(families)]))
 
 

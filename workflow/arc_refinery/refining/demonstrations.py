@@ -17,7 +17,6 @@ from arc_refinery.refining.domain import Domain, GradedAttempt
 from arc_refinery.refining.graded import program_of
 from arc_refinery.refining.next_turn import best_incorrect
 from arc_refinery.refining.prompts import Renderer, split_prefix
-from arc_refinery.seeding import stream
 
 SOURCE = "source"
 
@@ -41,7 +40,6 @@ class DemonstrationPlan:
     include_errors: bool
     max_seq_length: int  # tokens of prompt, completion and end token; longer rows are left out
     max_completion_length: int  # tokens of completion and end token
-    seed: int
 
 
 def make_demonstrations(
@@ -56,9 +54,8 @@ def make_demonstrations(
 ) -> Iterator[Demonstration]:
     """Yield the demonstrations of each task; in `graded`, the first-turn attempts of a task are consecutive.
 
-    About `first_turn_share` of the rows are first turns instead of refinements. `sources` are whole answers by task
-    id. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`), `n_tasks_without_target` (no correct program to
-    learn, though an attempt was incorrect) and `n_too_long`.
+    `sources` are whole answers by task id. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`),
+    `n_tasks_without_target` (no correct program to learn, though an attempt was incorrect) and `n_too_long`.
     """
 
     def may_be_learned(graded: GradedAttempt) -> bool:
@@ -135,17 +132,14 @@ def _demonstration(
     wording: Any,
     renderer: Renderer,
 ) -> Demonstration:
-    is_first_turn = stream(plan.seed, "first turns", name).random() < plan.settings.first_turn_share
-    messages = list(parent.prompt.messages)
-    if not is_first_turn:
-        messages = domain.next_turn(parent, parent, "whole", wording).messages
+    messages = domain.next_turn(parent, parent, "whole", wording).messages
     text, n_prompt = renderer.render(messages)
     completion = renderer.plain(target.text.removeprefix(split_prefix(messages)[1]))
     return Demonstration(
         demonstration_id=name,
         task_id=parent.attempt.task_id,
-        turn=parent.prompt.turn + (not is_first_turn),
-        parent_id="" if is_first_turn else parent.attempt.attempt_id,
+        turn=parent.prompt.turn + 1,
+        parent_id=parent.attempt.attempt_id,
         text=text,
         completion=completion,
         target=target.origin,

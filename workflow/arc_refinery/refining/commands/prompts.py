@@ -242,7 +242,6 @@ class WriteDemonstrations(NextTurnFlags):
             self.include_errors,
             self.max_seq_length,
             self.max_completion_length,
-            self.seed,
         )
         records.check_made_from(self.files.prompts, [self.tasks_path])
         counts = Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)

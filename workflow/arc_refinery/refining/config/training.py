@@ -24,9 +24,6 @@ class Demonstrations(Strict):
         1.0,
         description="Skip tasks where a larger share of the attempts is correct; 0 keeps only tasks that none solved.",
     )
-    first_turn_share: Share = Field(
-        0.0, description="Share of rows that answer a first-turn prompt, so that the model does not forget how to."
-    )
 
 
 PROBE = "probe"  # branch of the completions that training prompts are chosen by

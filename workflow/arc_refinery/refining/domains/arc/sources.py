@@ -21,7 +21,7 @@ from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
-from arc_refinery.refining.domains.arc.config import CONCEPTS, DIFFICULTY, Problems, TaskSet
+from arc_refinery.refining.domains.arc.config import DIFFICULTY, Problems, TaskSet
 from arc_refinery.refining.parts import LeftOut
 
 GENERATED_EXAMPLES = 5
@@ -37,7 +37,7 @@ def generated(
     """Yield problems without end; `n_wanted` is for the progress."""
     from arc_refinery.barc.generator import ProblemDifficulty, generate_problem  # imports scipy, which rows do not need
 
-    difficulty = ProblemDifficulty(**settings.model_dump(include={*DIFFICULTY, *CONCEPTS}, exclude_none=True))
+    difficulty = ProblemDifficulty(**settings.model_dump(include={*DIFFICULTY}, exclude_none=True))
     for number in tqdm(count(), total=n_wanted, unit="problem", mininterval=5):
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 

