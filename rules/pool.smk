@@ -62,12 +62,6 @@ def mind_image():
         logger.warning("--sdm apptainer: jobs run without an image; export ARC_REFINERY_IMAGE=/path/to/image.sif")
 
 
-def planned_jobs():
-    """The benchmark of each job to run, and the numbers of the jobs that it waits for."""
-    dag = workflow.dag
-    return {dag.jobid(job): (job.benchmark, [*map(dag.jobid, dag.dependencies[job])]) for job in dag.needrun_jobs()}
-
-
 def on_htcondor():
     return workflow.executor_plugin.name == "htcondor"
 
@@ -90,7 +84,8 @@ def write_down():
 onstart:
     write_down()
     if screen and workflow.local_exec:
-        screen.expect(planned_jobs(), Path("logs", experiment.experiment, "benchmarks"))
+        benchmarks = {workflow.dag.jobid(job): job.benchmark for job in workflow.dag.needrun_jobs()}
+        screen.expect(benchmarks, Path("logs", experiment.experiment, "benchmarks"))
     if workflow.local_exec:
         mind_cores()
         interrupt_once()

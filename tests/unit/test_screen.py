@@ -244,10 +244,10 @@ def test_a_file_name_says_the_stage(path: str, expected: str):
     "jobs, left",
     [
         # two jobs of 10 s took 30, beside each other; so do the other four, two by two
-        ({number: (f"b/a/sample-{number}.tsv", []) for number in range(1, 7)}, "60 s"),
+        ({number: f"b/a/sample-{number}.tsv" for number in range(1, 7)}, "60 s"),
         # training cannot be divided
-        ({1: ("b/a/sample-1.tsv", []), 2: ("b/a/sample-2.tsv", []), 3: ("b/adapters/x.tsv", [1, 2])}, "5 min"),
-        ({1: ("b/a/sample-1.tsv", []), 2: ("b/a/sample-2.tsv", []), 3: ("b/unknown.tsv", [])}, None),
+        ({1: "b/a/sample-1.tsv", 2: "b/a/sample-2.tsv", 3: "b/adapters/x.tsv"}, "5 min"),
+        ({1: "b/a/sample-1.tsv", 2: "b/a/sample-2.tsv", 3: "b/unknown.tsv"}, None),
     ],
 )
 def test_the_time_left_follows_from_the_seconds_of_an_earlier_run(tmp_path: Path, jobs: Any, left: str | None):

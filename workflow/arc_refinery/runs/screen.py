@@ -14,7 +14,6 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from statistics import mean
 from typing import Any, TextIO
@@ -58,7 +57,7 @@ class Screen(logging.StreamHandler[TextIO]):
         self._finished: set[int] = set()
         self._n_jobs = 0
         self._began = time.time()
-        self._planned: dict[int, tuple[str, list[int]]] = {}
+        self._planned: dict[int, str] = {}
         self._seconds: dict[str, float] = {}
         self._took: defaultdict[str, list[float]] = defaultdict(list)
 
@@ -77,15 +76,12 @@ class Screen(logging.StreamHandler[TextIO]):
                     vars(choice)["printshellcmds"] = True
         return screen
 
-    def expect(self, jobs: Mapping[int, tuple[str | None, list[int]]], benchmarks: Path) -> None:
+    def expect(self, jobs: Mapping[int, str | None], benchmarks: Path) -> None:
         """Estimate the time left from the seconds that jobs of an earlier run took (Snakemake's benchmark files).
 
-        `jobs` has the benchmark of each job, and the numbers of those that it waits for.
+        `jobs` has the benchmark of each job that is to run, by its number.
         """
-        self._planned = {
-            number: (stage(Path(benchmark)) if benchmark else "", before)
-            for number, (benchmark, before) in jobs.items()
-        }
+        self._planned = {number: stage(Path(path)) if path else "" for number, path in jobs.items()}
         took = defaultdict(list)
         for path in benchmarks.rglob("*.tsv"):
             if row := re.match(r"s\t.*\n([\d.]+)\t", path.read_text(errors="replace")):
@@ -207,12 +203,12 @@ class Screen(logging.StreamHandler[TextIO]):
         return "\n".join([f"{_clock(record.created)}  FAILED  {job.words}{reason}", *_reason(error["log"])])
 
     def _left(self, now: float) -> float | None:
-        """Seconds left: for the work at the speed so far, or for the longest chain of jobs; None if unknown."""
+        """Seconds left: for the work at the speed so far, or for the longest job; None if unknown."""
         seconds = {"": 0.0} | {name: mean(took) for name, took in self._took.items()} | self._seconds
-        if not self._planned or not all(name in seconds for name, _ in self._planned.values()):
+        if not self._planned or not all(name in seconds for name in self._planned.values()):
             return None
-        work = sum(seconds[name] for name, _ in self._planned.values())
-        left = {number: seconds[name] for number, (name, _) in self._planned.items() if number not in self._finished}
+        work = sum(seconds[name] for name in self._planned.values())
+        left = {number: seconds[name] for number, name in self._planned.items() if number not in self._finished}
         left |= {
             number: max(0.0, seconds.get(job.stage, 0.0) - now + job.started) for number, job in self._running.items()
         }
@@ -221,12 +217,7 @@ class Screen(logging.StreamHandler[TextIO]):
         if not expected or done <= _KNOWN_SHARE * work:
             return None
         slowness = sum(map(sum, self._took.values())) / expected
-
-        @cache
-        def chain(number: int) -> float:
-            return left.get(number, 0.0) + max(map(chain, self._planned.get(number, ("", []))[1]), default=0.0)
-
-        return max((work - done) * (now - self._began) / done, slowness * max(map(chain, left), default=0.0))
+        return max((work - done) * (now - self._began) / done, slowness * max(left.values(), default=0.0))
 
 
 def duration(seconds: float) -> str:
