@@ -243,7 +243,7 @@ def _run(command: list[str], folder: str, variables: dict[str, str], leads: bool
 def _become(command: list[str]) -> None:
     if command[0] in PROGRAMS:
         sys.argv = [str(BIN / command[0]), *command[1:]]
-        sys.orig_argv = [sys.executable, *sys.argv]  # a training that is rolled back starts itself again
+        sys.orig_argv = [sys.executable, *sys.argv]  # a training in several processes starts itself again
     else:
         sys.argv, sys.orig_argv = command[1:], command
     match command[0]:

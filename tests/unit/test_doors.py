@@ -278,7 +278,7 @@ def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
 def test_a_keyword_of_trl_is_a_key_of_the_config(tmp_path: Path):
     experiment = demo(trl={"top_entropy_quantile": 0.2})
     training = stages.train(experiment, "trained").training
-    assert grpo_settings(experiment.model, training, {}, 1e-3, 0, tmp_path, False, False)["top_entropy_quantile"] == 0.2
+    assert grpo_settings(experiment.model, training, {}, 0, tmp_path, False, False)["top_entropy_quantile"] == 0.2
 
 
 def test_a_reward_of_the_user_is_a_function_in_a_file(tmp_path: Path):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -186,28 +185,6 @@ def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.Mon
     command = cli.parse(["train", "--dataset-path", "x", "--output", "y"])
     command.job(command.training, 9)
     assert visible == ["5"]
-
-
-def test_a_training_that_starts_again_gets_the_environment_of_the_start(monkeypatch: pytest.MonkeyPatch):
-    from arc_refinery.training import grpo
-    from arc_refinery.training.launch import train
-
-    def collapse(*_: Any) -> bool:
-        for name in ("RANK", "LOCAL_RANK", "MASTER_PORT"):
-            monkeypatch.setenv(name, "1")  # as TRL sets them
-        return False
-
-    started: list[Any] = []
-    monkeypatch.setattr(os, "execve", lambda *arguments: started.append(arguments))
-    monkeypatch.setattr(grpo, "train_grpo", collapse)
-    monkeypatch.setattr("arc_refinery.training.launch.let_segments_grow", lambda: None)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    command = cli.parse(["train", "--dataset-path", "x", "--output", "y"])
-    train(command.job(command.training, 9), lambda: iter([MagicMock()]))
-    ((program, arguments, environment),) = started
-    assert (program, arguments) == (sys.executable, sys.orig_argv)
-    assert environment["CUDA_VISIBLE_DEVICES"] == "5,7"
-    assert not {"RANK", "LOCAL_RANK", "MASTER_PORT"} & environment.keys()
 
 
 STARTS_ANOTHER = """

@@ -17,7 +17,7 @@ from arc_refinery.config import Guard, GuardAction, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.training import checkpoints, parts
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
-from arc_refinery.training.rollback import Journal
+from arc_refinery.training.log import Choice, HeldoutResult
 
 GUARD = Guard(window=3, max_truncated=0.5, max_repetition=0.5, min_reward=0.5)
 WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "loss": 0.1}
@@ -120,45 +120,38 @@ def test_without_held_out_prompts_the_newest_two_are_kept(work: Path) -> None:
     assert list(checkpoints.steps_of(work)) == [8, 10]
 
 
-def test_what_an_interruption_saved_is_no_place_to_go_back_to(work: Path) -> None:
-    """Else an interrupted training would end in other weights than one that was not."""
-    shutil.move(work / "checkpoint-6", work / "checkpoint-7")
-    assert checkpoints.planned(work, 2, 10) == [2, 4, 8, 10]
-    assert checkpoints.planned(work, 4, 10) == [4, 8, 10]  # training ended there
-    journal = Journal(work, GUARD, training())
-    journal.roll_back(Symptom(10, "kl", 9.0, 1.0), [])  # steps 8 to 10, the first of them sampled with weights 7
-    assert list(checkpoints.steps_of(work)) == [2, 4]
-
-
-def test_a_rollback_is_possible_with_a_window_of_many_checkpoints(work: Path) -> None:
+def test_one_from_before_a_collapse_is_kept_with_a_window_of_many_checkpoints(work: Path) -> None:
     checkpoints.prune(work, {}, 0, 2, 10, window=5)
     assert list(checkpoints.steps_of(work)) == [4, 6, 8, 10]
     checkpoints.prune(work, {}, 0, 2, 10, window=20)
     assert list(checkpoints.steps_of(work)) == [4, 6, 8, 10]
 
 
-def test_the_weights_that_the_first_bad_step_was_sampled_with_are_not_returned_to(work: Path) -> None:
-    Journal(work, GUARD, training()).roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9
-    assert list(checkpoints.steps_of(work)) == [2, 4]
+def choice(work: Path, step: int, *heldout: HeldoutResult, **changes: Any) -> Choice:
+    from arc_refinery.training.grpo import choose
+
+    return choose(work, training(**changes), GUARD, heldout, Symptom(step, "kl", 9.0, 1.0), step)
 
 
-def test_a_batch_of_several_steps_was_sampled_before_its_first(work: Path) -> None:
-    journal = Journal(work, GUARD, training(steps_per_generation=2))
-    journal.roll_back(Symptom(9, "kl", 9.0, 1.0), [])  # steps 7 to 9, the first of them sampled with weights 6
-    assert list(checkpoints.steps_of(work)) == [2, 4]
-    journal.roll_back(Symptom(8, "kl", 9.0, 1.0), [])  # steps 6 to 8; 6 was sampled with weights 4
-    assert list(checkpoints.steps_of(work)) == [2]
+def test_a_collapse_leaves_the_last_weights_that_no_bad_step_was_sampled_with(work: Path) -> None:
+    before = "the last one before the collapse"
+    assert choice(work, 9) == Choice(4, before)  # steps 7 to 9, the first of them sampled with weights 6
+    assert choice(work, 9, steps_per_generation=2) == Choice(4, before)
+    assert choice(work, 8, steps_per_generation=2) == Choice(2, before)  # steps 6 to 8; 6 was sampled with weights 4
+    shutil.move(work / "checkpoint-4", work / "checkpoint-5")  # saved by an interruption: other runs do not have it
+    assert choice(work, 9) == Choice(2, before)
+    assert choice(work, 3) == Choice(0, before)
+
+
+def test_a_collapse_leaves_the_best_weights_from_before_it(work: Path) -> None:
+    heldout = [HeldoutResult(step, reward) for step, reward in ((0, 2.0), (2, 3.0), (4, 1.0), (6, 9.0))]
+    assert choice(work, 9, *heldout) == Choice(2, "best held-out reward", 3.0)
 
 
 def test_what_an_interruption_saved_takes_no_place_of_a_planned_checkpoint(work: Path) -> None:
     shutil.move(work / "checkpoint-6", work / "checkpoint-9")
     checkpoints.prune(work, {}, 3, 2, 10, window=1)
     assert list(checkpoints.steps_of(work)) == [8, 10]
-
-
-def test_a_rollback_forgets_what_came_after(work: Path) -> None:
-    checkpoints.drop_after(work, 4)
-    assert list(checkpoints.steps_of(work)) == [2, 4]
 
 
 def test_checkpoints_of_other_settings_are_not_gone_on_from(work: Path) -> None:
@@ -335,9 +328,8 @@ def watched(log: list[dict[str, Any]], action: GuardAction, model: torch.nn.Modu
 COLLAPSED = steps({}, {}, {"repetition": 0.9}, {"repetition": 0.9}, {"repetition": 0.9})
 
 
-@pytest.mark.parametrize("action", ["rollback", "stop"])
-def test_a_collapse_ends_a_training_before_it_is_saved(action: GuardAction) -> None:
-    symptom, flow = watched(COLLAPSED, action, torch.nn.Linear(1, 1))
+def test_a_collapse_ends_a_training_before_it_is_saved() -> None:
+    symptom, flow = watched(COLLAPSED, "stop", torch.nn.Linear(1, 1))
     assert symptom and (symptom.step, symptom.criterion) == (5, "repetition")
     assert (flow.should_training_stop, flow.should_save) == (True, False)
 

@@ -60,13 +60,13 @@ def sft_keywords(on_gpu: bool = False) -> dict[str, Any]:
 def grpo_keywords(on_gpu: bool = False, **settings: Any) -> dict[str, Any]:
     training = Grpo.model_validate({"learning_rate": 1e-4} | settings)
     rollouts = library_arguments.refining_rollouts(LENGTHS)
-    return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), on_gpu, has_heldout=True)
+    return library_arguments.grpo_settings(MODEL, training, rollouts, 0, Path("work"), on_gpu, has_heldout=True)
 
 
 def tool_keywords(**settings: Any) -> dict[str, Any]:
     training = PolicyGradient.model_validate({"learning_rate": 1e-4} | settings)
     rollouts = library_arguments.tool_rollouts(training, max_turn_tokens=512, enable_thinking=True, stop_id=7)
-    return library_arguments.grpo_settings(MODEL, training, rollouts, 1e-4, 0, Path("work"), False, has_heldout=True)
+    return library_arguments.grpo_settings(MODEL, training, rollouts, 0, Path("work"), False, has_heldout=True)
 
 
 UNCUT: dict[str, Any] = {"top_p": 1.0, "repetition_penalty": 1.0}

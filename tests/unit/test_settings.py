@@ -213,8 +213,7 @@ def keywords(training: Optimizer) -> dict[str, Any]:
     if isinstance(training, Imitation):
         return library_arguments.sft_settings(MODEL, training, 0, Path("work"), on_gpu=True)
     assert isinstance(training, PolicyGradient)
-    rate = training.learning_rate
-    return library_arguments.grpo_settings(MODEL, training, {}, rate, 0, Path("work"), on_gpu=True, has_heldout=True)
+    return library_arguments.grpo_settings(MODEL, training, {}, 0, Path("work"), on_gpu=True, has_heldout=True)
 
 
 @pytest.mark.parametrize("section", [Imitation, ToolGrpo, Grpo])

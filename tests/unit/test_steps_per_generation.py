@@ -38,7 +38,7 @@ def train(folder: Path, training: PolicyGradient, words: list[str]) -> list[dict
     places: dict[str, Any] = {"output": folder / "adapter", "work": folder / "work", "measurements": None}
     places |= {"start": None, "tensorboard": folder / "tensorboard"}
     job = TrainingJob(model, lora, training, guard, Sandbox(), seed=0, **places)
-    assert train_grpo(job, Letters(words, training, 0))
+    train_grpo(job, Letters(words, training, 0))
     lines = [json.loads(line) for line in (folder / "adapter/training.jsonl").read_text().splitlines()]
     return [line for line in lines if "step" in line]
 

@@ -117,7 +117,7 @@ def trainer_of(
         measurements=None,
         tensorboard=folder / "tensorboard",
     )
-    trainer = grpo.open_trainer(job, environment, training.learning_rate, {})
+    trainer = grpo.open_trainer(job, environment, {})
     assert isinstance(trainer, ToolTrainer)
     trainer.model.train()
     return trainer

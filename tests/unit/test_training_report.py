@@ -41,13 +41,9 @@ def heldout(step: int, reward: float, solved: float = 0.25) -> dict[str, Any]:
 
 HEALTHY = [*steps(1, 10), heldout(10, 4.0), *steps(11, 20), heldout(20, 3.0, 0.5)]
 CHOSEN: dict[str, Any] = {"chosen": {"step": 10, "heldout_reward": 4.0, "why": "it earns most on 4 held-out prompts"}}
-ROLLBACK = {"step": 14, "criterion": "truncated", "value": 0.7123, "limit": 0.5, "action": "rollback", "to_step": 10}
 COLLAPSED = [
     *steps(1, 10, kl=0.1),
     heldout(10, 4.0),
-    *steps(11, 14, kl=0.9),
-    heldout(12, 1.0),
-    {"guard": {**ROLLBACK, "learning_rate": 5e-4}},
     *steps(11, 20, kl=0.2),
     heldout(20, 3.0),
     {"guard": {"step": 20, "criterion": "reward", "value": 0.4, "limit": 1.2, "action": "stop"}},
@@ -56,16 +52,12 @@ COLLAPSED = [
 SFT = [{"step": step, "loss": 2.0 / step, "mean_token_accuracy": 0.8} for step in range(1, 21)]
 
 
-def test_a_rollback_abandons_the_steps_after_the_one_it_goes_back_to(tmp_path: Path):
+def test_a_log_is_read_as_tables(tmp_path: Path):
     log = read_log(written(tmp_path / "training.jsonl", COLLAPSED))
     assert log.steps["step"].tolist() == list(range(1, 21))
     assert log.steps["kl"].tolist() == [0.1] * 10 + [0.2] * 10
-    (abandoned,) = log.abandoned
-    assert (abandoned["step"].tolist(), abandoned["kl"].tolist()) == ([11, 12, 13, 14], [0.9] * 4)
     assert log.checks == [HeldoutResult(10, 4.0, 0.25), HeldoutResult(20, 3.0, 0.25)]
-    assert log.abandoned_checks == [HeldoutResult(12, 1.0, 0.25)]
-    assert log.decisions[0] == Decision(14, "truncated", 0.7123, 0.5, "rollback", 10, 5e-4)
-    assert log.decisions[1] == Decision(20, "reward", 0.4, 1.2, "stop")
+    assert log.decisions == [Decision(20, "reward", 0.4, 1.2, "stop")]
     assert log.choice == Choice(10, "it earns most on 4 held-out prompts", 4.0)
 
 
@@ -76,24 +68,6 @@ def test_lines_are_written_as_they_are_read(tmp_path: Path):
     write_lines(tmp_path / "written.jsonl", read_lines(log))
     in_order = [json.dumps(entry, sort_keys=True) for entry in entries]
     assert (tmp_path / "written.jsonl").read_text().splitlines() == in_order
-
-
-def test_a_rollback_that_ends_the_log_abandons_too(tmp_path: Path):
-    log = read_log(written(tmp_path / "training.jsonl", [*steps(1, 14), {"guard": ROLLBACK}]))
-    assert (len(log.steps), len(log.abandoned[0])) == (10, 4)
-
-
-def test_two_rollbacks_abandon_what_is_there_at_their_time(tmp_path: Path):
-    entries = [*steps(1, 6), {"guard": {**ROLLBACK, "to_step": 4}}, *steps(5, 8), {"guard": {**ROLLBACK, "to_step": 2}}]
-    log = read_log(written(tmp_path / "training.jsonl", [*entries, *steps(3, 5)]))
-    assert [part["step"].tolist() for part in log.abandoned] == [[5, 6], [3, 4, 5, 6, 7, 8]]
-    assert log.steps["step"].tolist() == [1, 2, 3, 4, 5]
-
-
-def test_of_steps_without_a_decision_the_later_ones_count(tmp_path: Path):
-    entries = [{"step": 1, "reward": 1.0}, {"step": 2, "reward": 2.0}, {"step": 2, "reward": 5.0}]
-    log = read_log(written(tmp_path / "training.jsonl", [*entries, {"step": 2, "train_loss": 0.5}]))
-    assert log.steps.to_dict("list") == {"step": [1, 2], "reward": [1.0, 5.0]}
 
 
 @pytest.mark.parametrize(
@@ -181,15 +155,13 @@ def test_how_old_the_completions_of_a_step_are_is_said(tmp_path: Path, wording: 
 
 def test_a_collapse_is_the_first_thing_said(tmp_path: Path, wording: Wording):
     text = section(tmp_path, experiment(guard={"window": 4}), {"trained": COLLAPSED})
-    title, first, second, *_ = text.split("\n\n")
+    title, first, *_ = text.split("\n\n")
     assert title == "## Training"
-    assert re.findall(r"\d[\d.]*\d|\d", first) == ["14", "4", "0.712", "0.5", "10", "0.0005"]
-    assert re.findall(r"\d[\d.]*\d|\d", second) == ["20", "4", "0.4", "1.2"]
-    assert "`trained`" in first and "truncated" in first and "reward" in second
+    assert re.findall(r"\d[\d.]*\d|\d", first) == ["20", "4", "0.4", "1.2"]
+    assert "`trained`" in first and "reward" in first and "stopped there" in first
     sentence = line_of(text, "`trained`: ")
-    assert all(fact in sentence for fact in (" 20 ", " 4 ", "step 10"))
-    check = line_of(text, "| 12 | 1.00 | 25.0 % | ")
-    for said in (first, second, sentence, check):
+    assert all(fact in sentence for fact in (" 20 ", "step 10"))
+    for said in (first, sentence):
         wording(said)
 
 
@@ -199,7 +171,7 @@ def test_runs_of_a_sweep_stand_side_by_side_with_their_collapses(tmp_path: Path)
     logs = {"beta-0.1": HEALTHY, "beta-0.2": COLLAPSED}
     text = section(tmp_path, experiment(sweep=sweep), logs, files)
     assert "| `beta-0.1` | 20 | 0.15 | 1.95 | +1.80 | 1.95 at 20 | – | 20 | – |" in text
-    assert "| 14 (truncated), 20 (reward) | 10 | 4.00 |" in text
+    assert "| 20 (reward) | 10 | 4.00 |" in text
     assert "](link/trainings.png)" in text
     files.write(tmp_path / "link")
     assert (tmp_path / "link/trainings.png").exists()
@@ -278,13 +250,6 @@ def test_figures_that_no_step_has_are_left_out(tmp_path: Path):
     text = section(tmp_path, experiment(), {"trained": entries})
     assert "| mean reward of truncated completions | 0.500 | – |" in text
     assert "entropy" not in text
-
-
-def test_figures_of_abandoned_steps_alone_are_drawn_and_not_averaged(tmp_path: Path):
-    entries = [*steps(1, 10), *steps(11, 14, **{"reward/truncated": 0.9}), {"guard": ROLLBACK}, *steps(11, 20)]
-    log = read_log(written(tmp_path / "training.jsonl", entries))
-    assert "reward/truncated" in log.steps
-    assert "mean reward of truncated completions" not in training.training_table(log)
 
 
 def test_each_term_of_the_reward_has_a_row_after_the_reward(tmp_path: Path):

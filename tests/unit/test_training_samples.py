@@ -36,44 +36,39 @@ def steps(path: Path) -> list[str]:
     return [sample.sample_id for sample in records.read(path, TrainingSample)]
 
 
-def train(work: Path, n_rollbacks: int, numbers: range, saved: set[int]) -> Samples:
-    kept = Samples(work, n_rollbacks, 0)
+def train(work: Path, numbers: range, saved: set[int]) -> Samples:
+    kept = Samples(work, 0)
     for step in numbers:
-        kept.add(step, [completion(f"{n_rollbacks} {step}", 0.0)])
+        kept.add(step, [completion(f"{step}", 0.0)])
         if step in saved:
             kept.save(step)
     return kept
 
 
-def test_no_completion_is_lost_or_doubled_by_kills_and_rollbacks(tmp_path: Path):
-    train(tmp_path, 0, range(1, 6), {2, 4})  # killed in step 6
-    resumed = Samples(tmp_path, 0, 0)
+def test_no_completion_is_lost_or_doubled_by_kills(tmp_path: Path):
+    train(tmp_path, range(1, 6), {2, 4})  # killed in step 6
+    resumed = Samples(tmp_path, 0)
     resumed.resume(2)  # the checkpoint of step 4 is damaged
     for step in (3, 4, 5):
         resumed.add(step, [completion("again", 0.0)])
-    resumed.save(5)  # it collapses, and goes back to step 2
-    again = train(tmp_path, 1, range(3, 5), {4})
-    again.save(4)
-    again.write(tmp_path / "samples.parquet")
-    assert steps(tmp_path / "samples.parquet") == [
-        *(f"0/{step}/0000" for step in (1, 2, 3, 4, 5)),
-        *(f"1/{step}/0000" for step in (3, 4)),
-    ]
+    resumed.save(5)
+    resumed.write(tmp_path / "samples.parquet")
+    assert steps(tmp_path / "samples.parquet") == [f"{step}/0000" for step in (1, 2, 3, 4, 5)]
 
 
 def test_files_do_not_depend_on_when_checkpoints_were_saved(tmp_path: Path):
     contents = []
     for name, saved in (("often", {1, 2, 3, 4}), ("once", {4})):
         (tmp_path / name).mkdir()
-        train(tmp_path / name, 0, range(1, 5), saved).write(tmp_path / f"{name}.parquet")
+        train(tmp_path / name, range(1, 5), saved).write(tmp_path / f"{name}.parquet")
         contents.append((tmp_path / f"{name}.parquet").read_bytes())
     assert contents[0] == contents[1]
 
 
 def test_few_completions_wait_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(samples, "MOST_WAITING", 3)
-    kept = train(tmp_path, 0, range(1, 7), set())
-    assert [path.name for path in samples.pieces(tmp_path).values()] == ["samples-0-4.parquet"]
+    kept = train(tmp_path, range(1, 7), set())
+    assert [path.name for path in samples.pieces(tmp_path).values()] == ["samples-4.parquet"]
     kept.save(6)
     kept.write(tmp_path / "samples.parquet")
     assert len(steps(tmp_path / "samples.parquet")) == 6
@@ -92,15 +87,14 @@ def test_turns_of_the_model_are_told_from_what_is_between() -> None:
 def adapter(tmp_path: Path) -> Path:
     work = tmp_path / "checkpoints"
     work.mkdir()
-    Samples(work, 0, 0).resume(0)
-    first, second = Samples(work, 0, 0), Samples(work, 1, 0)
-    first.add(1, [completion("one", 0.0), completion("two", 1.0)])
-    first.add(2, [completion("bad ```", 0.0, is_truncated=True, status="")])
-    first.save(2)
+    kept = Samples(work, 0)
+    kept.resume(0)
+    kept.add(1, [completion("one", 0.0), completion("bad ```", 1.0, is_truncated=True, status="")])
+    kept.save(1)
     turns = (Span("mine", 2, True), Span("<|user|>wrong", 4, False), Span("better", 1, True))
-    second.add(2, [completion("new", 0.5), completion("", 0.25, spans=turns), completion("x", 0.0)])
-    second.save(2)
-    second.write(tmp_path / "samples.parquet")
+    kept.add(2, [completion("new", 0.5), completion("", 0.25, spans=turns), completion("x", 0.0)])
+    kept.save(2)
+    kept.write(tmp_path / "samples.parquet")
     return tmp_path
 
 
@@ -109,14 +103,14 @@ def adapter(tmp_path: Path) -> Path:
     [
         (
             (None, 1, False),
-            "step 2 after rollback 1, 3 completions, 3 distinct, mean reward 0.25; the 1 with the highest reward\n\n"
+            "step 2, 3 completions, 3 distinct, mean reward 0.25; the 1 with the highest reward\n\n"
             "--- t/training-000: reward 0.5 (solved 0.5), advantage 0, ok, 3 tokens ---\nnew",
         ),
         (
             (1, 2, True),
             "step 1, 2 completions, 2 distinct, mean reward 0.5; the 2 with the lowest reward\n\n"
             "--- t/training-000: reward 0 (solved 0), advantage -0.5, ok, 3 tokens ---\none\n\n"
-            "--- t/training-000: reward 1 (solved 1), advantage 0.5, ok, 3 tokens ---\ntwo",
+            "--- t/training-000: reward 1 (solved 1), advantage 0.5, truncated, 3 tokens ---\nbad ```",
         ),
     ],
 )
@@ -131,7 +125,7 @@ def test_equal_completions_are_shown_once_below_their_prompt(tmp_path: Path):
         *(completion(text, 1.0) for text in "aab"),
         completion("a", 1.0, name="t/training-001"),
     ]
-    written = [TrainingSample(f"0/1/{number}", 0, 1, **fields) for number, fields in enumerate(sampled)]
+    written = [TrainingSample(f"1/{number}", 1, **fields) for number, fields in enumerate(sampled)]
     records.write(adapter / "samples.parquet", TrainingSample, written, 0, {})
 
     def titles(number: int, worst: bool = False) -> list[str]:
@@ -164,11 +158,8 @@ def test_what_is_not_there_cannot_be_shown(
 
 
 def test_a_report_shows_the_last_step_and_what_was_written_around_a_collapse(adapter: Path):
-    (text,) = blocks(adapter, [Decision(2, "truncated", 1.0, 0.5, "rollback", 0, 1e-4)])
-    best, worst, before, after = (
-        text.index(words) for words in ("\nnew\n", "\nx\n", "\nbad ```\n", "\nmine\n[<|user|>")
-    )
-    assert best < worst < text.index("At the collapse, in step 2:") < before
-    assert before < text.index("After the rollback, in step 2:") < after
+    (text,) = blocks(adapter, [Decision(1, "truncated", 1.0, 0.5, "stop")])
+    best, worst, collapsed = (text.index(words) for words in ("\nnew\n", "\nx\n", "\nbad ```\n"))
+    assert best < worst < text.index("At the collapse, in step 1:") < collapsed
     assert "````text\nbad ```\n````" in text
     assert blocks(adapter / "checkpoints", []) == []

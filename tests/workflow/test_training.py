@@ -1,4 +1,4 @@
-"""Training as users run it: killed and resumed, rolled back or stopped when it collapses, chosen by held-out reward."""
+"""Training as users run it: killed and resumed, stopped when it collapses, chosen by held-out reward."""
 
 import json
 import signal
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 SFT = "results/small/adapters/sft"
 COMMON = "--learning-rate 1e-3 --lora-r 8 --lora-alpha 16 --max-grad-norm 1 --repetition-penalty 1 --num-generations 4"
 SIZES = "--prompts-per-step 2 --gradient-accumulation-steps 1 --max-completion-length 48 --max-seq-length 1024"
-WRECKED = "--learning-rate 1 --warmup-ratio 0 --max-steps 12 --save-steps 2 --guard.window 2 --guard.rate-factor 1e-4"
+WRECKED = "--learning-rate 1 --warmup-ratio 0 --max-steps 12 --save-steps 2 --guard.window 2"
 
 
 def training(output: Path, *flags: str, prompts: str = "training/prompts.parquet") -> list[str]:
@@ -67,11 +67,11 @@ def log_of(folder: Path) -> dict[type, list[Any]]:
     }
 
 
-def samples_of(folder: Path) -> dict[tuple[int, int], list[TrainingSample]]:
-    """The completions by (rollbacks before, step)."""
-    samples: dict[tuple[int, int], list[TrainingSample]] = {}
+def samples_of(folder: Path) -> dict[int, list[TrainingSample]]:
+    """The completions by step."""
+    samples: dict[int, list[TrainingSample]] = {}
     for sample in records.read(folder / "samples.parquet", TrainingSample):
-        samples.setdefault((sample.n_rollbacks, sample.step), []).append(sample)
+        samples.setdefault(sample.step, []).append(sample)
     return samples
 
 
@@ -84,12 +84,10 @@ def check_second_turns(group: list[TrainingSample]) -> None:
         assert sample.advantages[1] == pytest.approx(3 / 4 * (sample.reward - fmean(others)), abs=1e-6)
 
 
-def check_refilled(
-    steps: Sequence[Mapping[str, float]], samples: Mapping[tuple[int, int], list[TrainingSample]]
-) -> None:
+def check_refilled(steps: Sequence[Mapping[str, float]], samples: Mapping[int, list[TrainingSample]]) -> None:
     """What is learned from has other rewards, but for the groups that are counted."""
     for entry in steps:
-        kept = samples[0, int(entry["step"])]
+        kept = samples[int(entry["step"])]
         groups = [kept[start : start + 4] for start in range(0, len(kept), 4)]
         assert all(len({sample.name for sample in group}) == 1 for group in groups)
         n_equal = sum(len({sample.reward for sample in group}) == 1 for group in groups)
@@ -139,11 +137,9 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
         assert log[Choice] == [Choice(4, "the last step")]
     samples = samples_of(tmp_path / "killed")
     n_steps = 2 if "--steps-per-generation" in flags else 1
-    assert {step: len(kept) for step, kept in samples.items()} == {
-        (0, step): 8 * n_steps for step in range(1, 5, n_steps)
-    }
+    assert {step: len(kept) for step, kept in samples.items()} == dict.fromkeys(range(1, 5, n_steps), 8 * n_steps)
     for entry in log[dict][::n_steps]:
-        kept = samples[0, entry["step"]]
+        kept = samples[entry["step"]]
         assert fmean(sample.reward for sample in kept) == pytest.approx(entry["reward"], abs=1e-6)
         assert fmean(
             sum(span.n_tokens for span in sample.spans if span.is_sampled) for sample in kept
@@ -220,26 +216,6 @@ def test_a_collapse_that_is_only_reported_is_that_of_the_first_part_that_has_one
     decision = collapse(finished, tmp_path, "none")
     assert decision.action == "none" and decision.step < 10
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
-
-
-def test_a_collapse_is_rolled_back_and_training_goes_on_at_a_lower_rate(finished: Checkout, tmp_path: Path):
-    # rewards of eight completions vary more, or less, than the guard allows, so only truncation counts
-    flags = "--beta 0 --no-mask-truncated-completions --guard.min-reward 0 --guard.max-zero-variance 1"
-    run(finished, training(tmp_path / "wrecked", WRECKED, flags))
-    log = log_of(tmp_path / "wrecked")
-    (decision,) = log[Decision]
-    assert decision.action == "rollback"
-    assert decision.to_step < decision.step - 2
-    assert decision.learning_rate == pytest.approx(1e-4)
-    steps = [entry["step"] for entry in log[dict]]
-    first, again = steps[: decision.step], steps[decision.step :]
-    assert first == list(range(1, decision.step + 1))
-    assert again == list(range(decision.to_step + 1, 13))
-    samples = samples_of(tmp_path / "wrecked")
-    assert list(samples) == [(0, step) for step in first] + [(1, step) for step in again]
-    assert {len(kept) for kept in samples.values()} == {8}
-    rates = [entry["learning_rate"] for entry in log[dict]]
-    assert rates == pytest.approx([1.0] * len(first) + [1e-4] * len(again))
 
 
 def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkout, tmp_path: Path):

@@ -182,7 +182,6 @@ class GrpoFlags(AdapterFlags):
             raise InputError(f"--until-step is {step}; expected a multiple of --save-steps {training.save_steps}")
         if step and 0 < last < step:
             raise InputError(f"--until-step is {step}, but the training ends at --max-steps {last}; lower it")
-        variables = dict(os.environ)
         sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)  # before a dtype starts CUDA
         return TrainingJob(
             model=self.model(window),
@@ -199,7 +198,6 @@ class GrpoFlags(AdapterFlags):
             measurements=self.measurements,
             tensorboard=self.tensorboard or self._sibling("tensorboard"),
             sampler_gpus=tuple(sampler_gpus),
-            variables=variables,
         )
 
 

@@ -10,7 +10,6 @@ from arc_refinery.config.base import (
     PROMPTS,
     RUN_NAME,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveInt,
     Seed,
     Share,
@@ -26,16 +25,16 @@ TRAINED = "trained"  # the final adapter of an experiment with one training
 SFT = "sft"  # the adapter that GRPO starts from, if SFT comes first
 
 
-GuardAction = Literal["rollback", "stop", "none"]
+GuardAction = Literal["stop", "none"]
 
 
 class Guard(Strict):
     """When a training counts as collapsed, and what happens then."""
 
     action: GuardAction = Field(
-        "rollback",
-        description="`rollback`: continue from the last good checkpoint with a lower learning rate; `stop`: end and "
-        "keep the best checkpoint before the collapse; `none`: only report it.",
+        "stop",
+        description="`stop`: end the training there; the adapter is the best checkpoint before the collapse. `none`: "
+        "only report it.",
     )
     window: PositiveInt = Field(10, description="Steps over which the metrics below are averaged.")
     max_truncated: Share = Field(0.5, description="Collapsed when more than this share of completions is truncated.")
@@ -53,8 +52,6 @@ class Guard(Strict):
     max_kl: NonNegativeFloat = Field(
         0.0, description="Collapsed when the KL from the start exceeds this (nats/token); 0: not checked."
     )
-    rate_factor: Share = Field(0.5, description="A rollback multiplies the learning rate by this.")
-    max_rollbacks: NonNegativeInt = Field(2, description="After this many rollbacks, a collapse stops the training.")
 
 
 class Precision(Strict):

@@ -102,7 +102,7 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
         blocks += [
             *([f"### `{name}`"] if len(logs) > 1 else []),
             f"{_adapter(name, log)}{_staleness(experiment, name)}",
-            *([_checks_table(log)] if log.checks or log.abandoned_checks else []),
+            *([_checks_table(log)] if log.checks else []),
             training_table(log),
             f"![Training curves of {name}: {_change(log)}]({plot})",
             *training_samples.blocks(folder / "adapters" / name, log.decisions),
@@ -126,12 +126,9 @@ def collapse(name: str, decision: Decision, window: int) -> str:
     else:
         metric = CRITERIA.get(decision.criterion, decision.criterion)
         symptom = f"{metric}, mean of {window} steps, was {decision.value:.3g}, limit {decision.limit:.3g}"
-    rate = "" if decision.learning_rate is None else f" with the learning rate {decision.learning_rate:g}"
     match decision.action:
-        case "rollback":
-            outcome = f"It was rolled back to the checkpoint of step {decision.to_step} and continued{rate}"
         case "stop":
-            outcome = "It was stopped there"
+            outcome = "It was stopped there, and its adapter is the best checkpoint from before"
         case "none":
             outcome = "The guard is configured to warn only, so training continued"
         case _:
@@ -142,12 +139,10 @@ def collapse(name: str, decision: Decision, window: int) -> str:
 def _adapter(name: str, log: Log) -> str:
     method = "GRPO" if log.is_grpo else "SFT"
     length = f"`{name}`: {method}, {int(log.steps['step'].max())} optimizer steps"
-    n_abandoned = sum(len(part) for part in log.abandoned)
-    abandoned = f", plus {n_abandoned} abandoned by rollbacks" if n_abandoned else ""
     if log.choice is None:
-        return f"{length}{abandoned}. The adapter is that of the last step."
+        return f"{length}. The adapter is that of the last step."
     origin = f"that of step {log.choice.step}" if log.choice.step else "the one that training started from (step 0)"
-    return f"{length}{abandoned}. The adapter is {origin}: {log.choice.why}."
+    return f"{length}. The adapter is {origin}: {log.choice.why}."
 
 
 def _staleness(experiment: Experiment, name: str) -> str:
@@ -197,9 +192,8 @@ def training_table(log: Log) -> str:
 def _checks_table(log: Log) -> str:
     """Tabulate the mean reward of each checkpoint on the held-out prompts."""
     rows = []
-    for check in sorted(log.checks + log.abandoned_checks, key=lambda check: check.step):
-        is_kept = check in log.checks
-        note = "the adapter" if is_kept and log.choice and check.step == log.choice.step else ""
+    for check in log.checks:
+        note = "the adapter" if log.choice and check.step == log.choice.step else ""
         solved = "–" if check.solved is None else percent(check.solved)
-        rows.append([check.step, number(check.reward, ".2f"), solved, note if is_kept else "abandoned by a rollback"])
+        rows.append([check.step, number(check.reward, ".2f"), solved, note])
     return markdown_table(["held-out check at step", "mean reward", "completions that solve", ""], rows)

@@ -82,7 +82,6 @@ RUNS_METRICS = {
 TUNING_METRICS = {"loss": "loss (nats/token)", "mean_token_accuracy": "token accuracy"}
 LEGEND_WIDTH = 100  # letters of a line of the legend
 COLLAPSE_MARK: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 9, "markeredgewidth": 2.0}
-ABANDONED_LINE: dict[str, Any] = {"linewidth": 0.6, "alpha": 0.4, "marker": "x", "markersize": 3}
 DECISION_LINE: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
 CHECK_MARK: dict[str, Any] = {
     "color": "black",
@@ -165,11 +164,11 @@ def _rolling_mean(log: Log, metric: str) -> "pd.Series[float]":
 
 
 def _action(decision: Decision) -> str:
-    return {"rollback": f"back to {decision.to_step}", "stop": "stopped"}.get(decision.action, "collapsed")
+    return "stopped" if decision.action == "stop" else "collapsed"
 
 
 def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
-    """Draw each step (thin), the rolling mean (thick) and steps discarded by rollbacks (crosses)."""
+    """Draw each step (thin) and the rolling mean (thick)."""
     if panel.band and all(name in log.steps for name in panel.band):
         low, high = (log.steps[name] for name in panel.band)
         axes.fill_between(
@@ -179,9 +178,6 @@ def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
     for name, color, dashes in zip(names, line_colors(len(names)), cycle(DASHES), strict=False):
         axes.plot(log.steps.set_index("step")[name].dropna(), color=color, linewidth=0.7, alpha=0.5)
         axes.plot(_rolling_mean(log, name), color=color, linestyle=dashes, linewidth=2.0, label=panel.lines[name])
-        for part in log.abandoned:
-            if name in part:
-                axes.plot(part["step"], part[name], color=color, **ABANDONED_LINE)
     if panel.check:
         _checks(axes, panel.check, log)
     for decision in log.decisions:
@@ -195,12 +191,11 @@ def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
 
 
 def _checks(axes: Axes, name: str, log: Log) -> None:
-    for check in log.checks + log.abandoned_checks:
-        is_adapter = log.choice is not None and check in log.checks and check.step == log.choice.step
-        faint = {} if check in log.checks else {"alpha": ABANDONED_LINE["alpha"]}
+    for check in log.checks:
+        is_adapter = log.choice is not None and check.step == log.choice.step
         value = getattr(check, name)
         if value is not None:
-            axes.plot(check.step, value, **(ADAPTER_MARK if is_adapter else CHECK_MARK), **faint)
+            axes.plot(check.step, value, **(ADAPTER_MARK if is_adapter else CHECK_MARK))
 
 
 def _training_legend(log: Log) -> list[Line2D]:
@@ -208,9 +203,8 @@ def _training_legend(log: Log) -> list[Line2D]:
     entries = [
         (log.window > 1, {"color": "black", "linewidth": 0.7, "alpha": 0.5}, "each step"),
         (True, {"color": "black", "linewidth": 2.0}, f"mean of {log.window} steps" if log.window > 1 else "each step"),
-        (log.checks or log.abandoned_checks, CHECK_MARK, "held-out prompts"),
+        (log.checks, CHECK_MARK, "held-out prompts"),
         (log.checks and log.choice, ADAPTER_MARK, "checkpoint that became the adapter"),
-        (log.abandoned, {"color": "black", **ABANDONED_LINE}, "abandoned by a rollback"),
         (log.decisions, DECISION_LINE, "collapse"),
     ]
     return [Line2D([], [], **look, label=label) for is_shown, look, label in entries if is_shown]

@@ -25,7 +25,7 @@ from arc_refinery.reporting.markdown import fenced, folded
 from arc_refinery.training.log import Decision
 from arc_refinery.training.samples import FILE, TrainingSample
 
-N_SHOWN = 3  # completions of the step that the guard noticed, and of the first one after
+N_SHOWN = 3  # completions of the step that the guard noticed
 MAX_LINES = 40  # of a completion in a report
 # In the results of an experiment: what its trainings answer
 PROMPTS = {"*/training/prompts.parquet": (Prompt, "prompt_id"), "questions/*.parquet": (Question, "question_id")}
@@ -40,25 +40,23 @@ def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
             "results/demo/adapters/trained; of a training in parts (trained@1000), the last part has the samples of all"
         )
     steps_of_rows = _steps_of_rows(path)
-    steps = _distinct(steps_of_rows)
-    chosen = max(steps) if step is None else max((pair for pair in steps if pair[1] == step), default=None)
-    if chosen is None:
-        known = sorted({last for _, last in steps})
+    steps = sorted(set(steps_of_rows.tolist()))
+    shown_step = steps[-1] if step is None else step
+    if shown_step not in steps:
         raise InputError(
-            f"--step is {step}, but {path} has completions for {len(known)} steps: {known[0]} to {known[-1]}; where a "
+            f"--step is {step}, but {path} has completions for {len(steps)} steps: {steps[0]} to {steps[-1]}; where a "
             "batch is for several steps, they belong to the first one"
         )
-    samples = _read(path, steps_of_rows, chosen)
+    samples = _read(path, steps_of_rows, shown_step)
     ranked = _ranked(samples, worst)
     shown: dict[str, list[str]] = {}
     for sample, times in ranked[:number]:
         shown.setdefault(sample.name, []).append(_text(sample, times))
     prompts = _prompts(folder, shown)
     mean = sum(sample.reward for sample in samples) / len(samples)
-    again = f" after rollback {chosen[0]}" if chosen[0] else ""
     which = f"the {min(number, len(ranked))} with the {'lowest' if worst else 'highest'} reward"
     head = (
-        f"{folder}: step {chosen[1]}{again}, {len(samples)} completions, {len(ranked)} distinct, "
+        f"{folder}: step {shown_step}, {len(samples)} completions, {len(ranked)} distinct, "
         f"mean reward {mean:.3g}; {which}"
     )
     texts = [text for name, below in shown.items() for text in (prompts.get(name, ""), *below) if text]
@@ -66,39 +64,31 @@ def show(folder: Path, step: int | None, number: int, worst: bool) -> str:
 
 
 def blocks(folder: Path, decisions: Sequence[Decision]) -> list[str]:
-    """Return folded Markdown: the best and the worst completion of the last step, and some around each collapse."""
+    """Return folded Markdown: the best and the worst completion of the last step, and some of each collapse."""
     path = folder / FILE
     if not path.is_file():
         return []
     steps_of_rows = _steps_of_rows(path)
-    steps = _distinct(steps_of_rows)
-    last = sorted(_read(path, steps_of_rows, max(steps)), key=lambda sample: sample.reward)
+    steps = sorted(set(steps_of_rows.tolist()))
+    last = sorted(_read(path, steps_of_rows, steps[-1]), key=lambda sample: sample.reward)
     parts = [
-        f"Of step {max(steps)[1]}, the completion with the highest and with the lowest reward:",
+        f"Of step {steps[-1]}, the completion with the highest and with the lowest reward:",
         *map(_fenced, (last[-1], last[0])),
     ]
-    for n_rollbacks, decision in enumerate(decisions):
-        before = max((pair for pair in steps if pair[0] == n_rollbacks and pair[1] <= decision.step), default=None)
-        after = min((pair for pair in steps if pair[0] == n_rollbacks + 1), default=None)
-        for when, pair in (("At the collapse", before), ("After the rollback", after)):
-            if pair:
-                parts.append(f"{when}, in step {pair[1]}:")
-                parts += map(_fenced, _read(path, steps_of_rows, pair)[:N_SHOWN])
+    for decision in decisions:
+        if collapsed := [step for step in steps if step <= decision.step]:
+            parts.append(f"At the collapse, in step {collapsed[-1]}:")
+            parts += map(_fenced, _read(path, steps_of_rows, collapsed[-1])[:N_SHOWN])
     return [folded("What it wrote", *parts)]
 
 
 def _steps_of_rows(path: Path) -> NDArray[np.int64]:
-    """Return the step of each row as (rollbacks before, step): (rows, 2)."""
-    table = records.columns(path, TrainingSample, ["n_rollbacks", "step"])
-    return np.column_stack([table["n_rollbacks"], table["step"]])
+    """Return the step of each row."""
+    return np.asarray(records.columns(path, TrainingSample, ["step"])["step"])
 
 
-def _distinct(steps_of_rows: NDArray[np.int64]) -> set[tuple[int, int]]:
-    return {(n_rollbacks, step) for n_rollbacks, step in steps_of_rows.tolist()}
-
-
-def _read(path: Path, steps_of_rows: NDArray[np.int64], step: tuple[int, int]) -> list[TrainingSample]:
-    return list(records.read(path, TrainingSample, (steps_of_rows == step).all(axis=1)))
+def _read(path: Path, steps_of_rows: NDArray[np.int64], step: int) -> list[TrainingSample]:
+    return list(records.read(path, TrainingSample, steps_of_rows == step))
 
 
 def _ranked(samples: Sequence[TrainingSample], worst: bool) -> list[tuple[TrainingSample, int]]:

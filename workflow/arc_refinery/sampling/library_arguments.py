@@ -137,7 +137,7 @@ def sft_settings(model: ModelConfig, training: Imitation, seed: int, work: Path,
     Nothing is truncated here, because rows that are too long were left out when they were made.
     """
     return {
-        **_optimizer(model, training, training.learning_rate, seed, work, on_gpu),
+        **_optimizer(model, training, seed, work, on_gpu),
         "completion_only_loss": True,
         "max_length": None,
         "per_device_train_batch_size": training.rows_per_step // training.gradient_accumulation_steps,
@@ -150,7 +150,6 @@ def grpo_settings(
     model: ModelConfig,
     training: PolicyGradient,
     rollout_settings: dict[str, Any],
-    rate: float,
     seed: int,
     work: Path,
     on_gpu: bool,
@@ -158,13 +157,13 @@ def grpo_settings(
 ) -> dict[str, Any]:
     """Keywords of `trl.GRPOConfig`.
 
-    `rollout_settings` are `refining_rollouts` or `tool_rollouts`; `rate` is the learning rate, lower after a rollback.
+    `rollout_settings` are `refining_rollouts` or `tool_rollouts`.
     """
     completions = training.num_generations * training.prompts_per_step
     n_processes = training.n_training_processes
     passes = training.gradient_accumulation_steps // n_processes
     settings = {
-        **_optimizer(model, training, rate, seed, work, on_gpu),
+        **_optimizer(model, training, seed, work, on_gpu),
         "steps_per_generation": passes * training.steps_per_generation,  # TRL counts passes
         "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
         "gradient_accumulation_steps": passes,
@@ -207,9 +206,7 @@ def tool_rollouts(
     }
 
 
-def _optimizer(
-    model: ModelConfig, training: Optimizer, rate: float, seed: int, work: Path, on_gpu: bool
-) -> dict[str, Any]:
+def _optimizer(model: ModelConfig, training: Optimizer, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
     """Settings shared by SFT and GRPO."""
     if training.optimizer == "adamw_8bit" and not on_gpu:
         raise InputError("optimizer `adamw_8bit`: bitsandbytes needs a GPU, but there is none; set it to `adamw`")
@@ -217,7 +214,7 @@ def _optimizer(
         **keywords_of(training),
         "output_dir": str(work),
         "seed": seed,
-        "learning_rate": rate,
+        "learning_rate": training.learning_rate,
         "warmup_steps": training.warmup_ratio,  # transformers reads values below 1 as a share
         "optim": OPTIMIZERS[training.optimizer],  # explicit, because Unsloth would replace the defaults
         "num_train_epochs": training.epochs,

@@ -1,4 +1,4 @@
-"""Callbacks of the trainers: one log line per step, rates after a rollback, the guard, checkpoints; trackers."""
+"""Callbacks of the trainers: one log line per step, the guard, checkpoints; trackers."""
 
 import logging
 import math
@@ -51,22 +51,6 @@ class OneLineProgress(TrainerCallback):
         return f", about {duration(seconds)} left"
 
 
-class LearningRate(TrainerCallback):
-    """Sets the learning rate of a resumed run: its checkpoint contains the rate from before a rollback."""
-
-    def __init__(self, rate: float) -> None:
-        self.rate = rate
-
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, optimizer: Any = None, lr_scheduler: Any = None, **_: Any
-    ) -> None:
-        lr_scheduler.base_lrs = [self.rate for _ in lr_scheduler.base_lrs]
-        for group, factor in zip(optimizer.param_groups, lr_scheduler.lr_lambdas, strict=True):
-            group["initial_lr"] = self.rate
-            group["lr"] = self.rate * factor(lr_scheduler.last_epoch)
-        lr_scheduler._last_lr = [group["lr"] for group in optimizer.param_groups]  # what the next step logs
-
-
 class CollapseWatcher(TrainerCallback):
     """Keeps the first symptom of a collapse, and ends the training there unless `guard.action` is none."""
 
@@ -111,11 +95,19 @@ class EndsPart(TrainerCallback):
 
 
 class KeepsCheckpoints(TrainerCallback):
-    """Evaluates the last step too, and removes the checkpoints that are not needed any more."""
+    """Evaluates the last step too, and removes the checkpoints that are not needed any more.
 
-    def __init__(self, training: PolicyGradient, guard: Guard) -> None:
+    `at_start` are held-out metrics from before the first step: transformers begins an empty log after that.
+    """
+
+    def __init__(self, training: PolicyGradient, guard: Guard, at_start: dict[str, float] | None = None) -> None:
         self.training = training
+        self.at_start = at_start
         self.window = guard.window + training.steps_per_batch - 1
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self.at_start:
+            state.log_history.insert(0, self.at_start | {"step": 0})
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         control.should_evaluate |= state.global_step == state.max_steps and self.training.n_heldout > 0

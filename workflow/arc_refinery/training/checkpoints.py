@@ -1,7 +1,7 @@
 """Checkpoints of a training run, in a folder that no rule owns, because Snakemake deletes the outputs of failed jobs.
 
-They have three uses: to resume after a kill (the newest), to roll back before a collapse, and to choose the adapter
-from at the end (the best on held-out prompts).
+They have two uses: to resume after a kill (the newest), and to choose the adapter from at the end (the best on held-out
+prompts, and only those from before a collapse).
 """
 
 import json
@@ -27,8 +27,8 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 IDENTITY = "settings.txt"
 STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
-# README.md: TRL's; the .jsonl files: of `rollback.Journal`; the others: of `samples.Samples`
-_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|(start|journal)\.jsonl|{PIECE.pattern}|\..*\.tmp")
+# README.md: TRL's; the last but one: of `samples.Samples`
+_OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|{PIECE.pattern}|\..*\.tmp")
 
 
 def claim(work: Path, identity: str) -> None:
@@ -73,11 +73,6 @@ def remove(work: Path) -> None:
     note.unlink(missing_ok=True)
     if not any(work.iterdir()):
         work.rmdir()
-
-
-def is_over(work: Path) -> bool:
-    """Return whether a training has removed its checkpoints."""
-    return not (work / IDENTITY).exists()
 
 
 def identity_of(work: Path) -> str:
@@ -185,8 +180,8 @@ def before_window(steps: Iterable[int], last_step: int, window: int) -> list[int
 def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int, last_step: int, window: int) -> None:
     """Keep those of the planned checkpoints that are needed later.
 
-    These are the best by held-out reward (`rewards`, by step), and the one that a rollback at `last_step`, which is
-    saved, would return to, with all after it: at least two, if there are two.
+    These are the best by held-out reward (`rewards`, by step), and the newest one from before a collapse at
+    `last_step`, which is saved, with all after it: at least two, if there are two.
     """
     steps = planned(work, save_steps, last_step)
     by_reward = sorted((step for step in steps if step in rewards), key=lambda step: (-rewards[step], step))

@@ -1,7 +1,7 @@
 """GRPO (Shao et al. 2024) with a LoRA adapter, by TRL.
 
 An interrupted run resumes from its last checkpoint and gives the same result as an uninterrupted one. A run that
-collapses rolls back to before the collapse, or stops (`guard`). The adapter is the best checkpoint on held-out prompts.
+collapses stops (`guard`). The adapter is the best checkpoint on held-out prompts, from before a collapse.
 Several processes can share each step (`processes`, `whole_step`); the first one writes.
 
 An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
@@ -13,6 +13,7 @@ An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, comple
 
 import logging
 import math
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import torch
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
-from arc_refinery.config import check_weights
+from arc_refinery.config import Guard, PolicyGradient, check_weights
 from arc_refinery.config.own_functions import defined_by
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.files import writing
@@ -35,7 +36,6 @@ from arc_refinery.training.callbacks import (
     CollapseWatcher,
     EndsPart,
     KeepsCheckpoints,
-    LearningRate,
     OneLineProgress,
     begin_trackers,
     begin_trackio,
@@ -43,40 +43,28 @@ from arc_refinery.training.callbacks import (
 from arc_refinery.training.environment import Environment
 from arc_refinery.training.guard import Symptom
 from arc_refinery.training.job import TrainingJob
-from arc_refinery.training.log import write_lines
+from arc_refinery.training.log import Choice, HeldoutResult, Line, history, write_lines
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
-from arc_refinery.training.rollback import Journal
 from arc_refinery.training.samples import FILE, Samples, copy_checkpoints
 from arc_refinery.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
 
 
-def train_grpo(job: TrainingJob, environment: Environment) -> bool:
-    """Write the adapter and `training.jsonl` to the folder `job.output`.
-
-    Return False if training collapsed and was rolled back. Then it has to be called again in a new process, because
-    vLLM does not release GPU memory.
-    """
+def train_grpo(job: TrainingJob, environment: Environment) -> None:
+    """Write the adapter and `training.jsonl` to the folder `job.output`."""
     _check(job, environment)
     torch.set_num_threads(job.model.n_threads)
     identity = job.identity(environment)
     processes.on_first(lambda: _claim(job, identity))
-    journal = Journal(job.work, job.guard, job.training)
     keywords = begin_trackers(job.output, job.tensorboard, identity)
     with vllm_backend.open_sampler(job) as address:
-        trainer = open_trainer(job, environment, journal.rate, keywords | address)
-        trainer.samples = Samples(job.work, journal.n_rollbacks, job.seed)
-        symptom = _train(job, environment, trainer, journal)
+        trainer = open_trainer(job, environment, keywords | address)
+        trainer.samples = Samples(job.work, job.seed)
+        symptom = _train(job, environment, trainer)
     if processes.is_first():
         trainer.samples.save(trainer.state.global_step)
-    if symptom and journal.may_roll_back:
-        if processes.is_first():
-            journal.roll_back(symptom, trainer.state.log_history)
-        return False
-    if processes.is_first():
-        _write(job, trainer, trainer.samples, journal, symptom)
-    return True
+        _write(job, trainer, trainer.samples, symptom)
 
 
 def _check(job: TrainingJob, environment: Environment) -> None:
@@ -114,14 +102,13 @@ def _claim(job: TrainingJob, identity: str) -> None:
         parts.take_over(job.before / parts.FOLDER, job.work, job.until_step)
 
 
-def open_trainer(job: TrainingJob, environment: Environment, rate: float, keywords: dict[str, Any]) -> Trainer:
+def open_trainer(job: TrainingJob, environment: Environment, keywords: dict[str, Any]) -> Trainer:
     """Return the environment's trainer with the network; `keywords` are further ones of `trl.GRPOConfig`."""
     tokenizer = load_tokenizer(job.model.path)
     settings = grpo_settings(
         job.model,
         job.training,
         environment.arguments(),
-        rate,
         job.seed,
         job.work,
         on_gpu=torch.cuda.is_available(),
@@ -141,7 +128,7 @@ def open_trainer(job: TrainingJob, environment: Environment, rate: float, keywor
         args=arguments,
         train_dataset=environment.data.train,
         eval_dataset=environment.data.heldout,
-        callbacks=[LearningRate(rate), OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
+        callbacks=[OneLineProgress({"reward": "reward", "eval_reward": "held-out reward"})],
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -161,7 +148,7 @@ def _network(job: TrainingJob) -> dict[str, Any]:
     return {"model": open_base(job.model, job.lora), "peft_config": lora_config(job.lora)}
 
 
-def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal: Journal) -> Symptom | None:
+def _train(job: TrainingJob, environment: Environment, trainer: Trainer) -> Symptom | None:
     """Train from the newest checkpoint, if there is one, to the end or to a collapse, and return its symptom."""
     newest = processes.on_first(lambda: checkpoints.newest(job.work, job.until_step))
     if processes.is_first() and trainer.samples:
@@ -171,15 +158,16 @@ def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal
     elif processes.is_first():
         for curves in job.tensorboard.glob("events.out.tfevents.*"):  # left by another run
             curves.unlink()
+    at_start: dict[str, float] | None = None
     if not newest and environment.data.heldout:  # at every start from step 0, because it advances the random state
         begin_trackio(trainer)
         metrics = trainer.evaluate()
-        processes.on_first(lambda: journal.note_start(metrics))
+        at_start = {name: metrics[name] for name in ("eval_reward", "eval_share/solved")}
     if job.until_step:
         trainer.add_callback(EndsPart(job.until_step))
     watcher = CollapseWatcher(job.guard)
     trainer.add_callback(watcher)
-    trainer.add_callback(KeepsCheckpoints(job.training, job.guard))
+    trainer.add_callback(KeepsCheckpoints(job.training, job.guard, at_start))
     if job.training.trains_with_unsloth:
         logger.info("no rehearsal: Unsloth divides each pass by the memory that is free")
     else:
@@ -196,19 +184,25 @@ def _train(job: TrainingJob, environment: Environment, trainer: Trainer, journal
     return watcher.symptom
 
 
-def _write(job: TrainingJob, trainer: Trainer, samples: Samples, journal: Journal, symptom: Symptom | None) -> None:
+def _write(job: TrainingJob, trainer: Trainer, samples: Samples, symptom: Symptom | None) -> None:
     """Write the adapter, its log, samples and measurements; remove the checkpoints."""
     last_step = trainer.state.global_step
-    history = journal.history(trainer.state.log_history, symptom)
-    is_over = not job.until_step or (symptom is not None and job.guard.action != "none")
+    lines = history(trainer.state.log_history, symptom, job.guard.action)
+    collapse = symptom if job.guard.action == "stop" else None
+    is_over = not job.until_step or collapse is not None
     if job.until_step and not is_over:
         choice = parts.last_step_of(job.until_step, last_step)
     else:
-        choice = journal.choose(history, symptom, last_step)
+        choice = choose(job.work, job.training, job.guard, lines, collapse, last_step)
+    if collapse:
+        logger.warning(
+            "training collapsed at step %d and was stopped (%s: %.3g, limit %.3g); the adapter is that of step %d: %s",
+            *(collapse.step, collapse.criterion, collapse.value, collapse.limit, choice.step, choice.why),
+        )
     _load_step(trainer.model, job, choice.step)
 
     def add(folder: Path) -> None:
-        write_lines(folder / "training.jsonl", [*history, choice])
+        write_lines(folder / "training.jsonl", [*lines, choice])
         if job.until_step:
             copy_checkpoints(job.work, folder / parts.FOLDER)
         if is_over:  # the last part has the samples of all
@@ -218,6 +212,28 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, journal: Journa
     if job.measurements:
         write_lines(job.measurements, trainer.measurements())
     checkpoints.remove(job.work)
+
+
+def choose(
+    work: Path,
+    training: PolicyGradient,
+    guard: Guard,
+    lines: Sequence[Line],
+    collapse: Symptom | None,
+    last_step: int,
+) -> Choice:
+    """Choose the step whose weights become the adapter; 0: those that training started from."""
+    steps = checkpoints.planned(work, training.save_steps, last_step)
+    if collapse:
+        steps = checkpoints.before_window(steps, collapse.step, guard.window + training.steps_per_batch - 1)
+    available = [0, *steps]
+    rewards = {line.step: line.reward for line in lines if isinstance(line, HeldoutResult) and line.step in available}
+    if rewards:
+        step = checkpoints.best(rewards)
+        return Choice(step, "best held-out reward", rewards[step])
+    if collapse:
+        return Choice(available[-1], "the last one before the collapse")
+    return Choice(last_step, "the last step")
 
 
 def _load_step(network: Any, job: TrainingJob, step: int) -> None:

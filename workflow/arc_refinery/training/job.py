@@ -1,7 +1,6 @@
 """Settings and paths of one GRPO training. Nothing here imports torch, because Unsloth has to be imported first."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +28,6 @@ class TrainingJob:
     until_step: int | None = None  # a part of the run ends after this step; None: the whole run, or its last part
     before: Path | None = None  # `output` of the part before
     sampler_gpus: tuple[str, ...] = ()  # names of the GPUs of vLLM's server
-    variables: Mapping[str, str] = field(default_factory=dict)  # environment of this command, before any GPU was chosen
 
     def identity(self, environment: "Environment") -> str:
         """Return a hash of everything that affects the adapter."""

@@ -1,4 +1,4 @@
-"""A GRPO training as a command runs it: its GPUs and processes, and new ones after a collapse.
+"""A GRPO training as a command runs it: its GPUs and processes.
 
 The command of a kind of experiment supplies the environment:
 
@@ -31,17 +31,13 @@ MESSAGE = "arc-refinery: "  # begins the message with which a command ends
 
 
 def train(job: TrainingJob, open_environment: Callable[[], "Iterator[Environment]"]) -> None:
-    """Train until the adapter is written, in as many processes as the settings say, and in new ones after a collapse.
+    """Train until the adapter is written, in as many processes as the settings say.
 
     `open_environment` yields the environment in each process, and then closes what it has opened, as a pytest fixture.
     """
     n_processes = job.training.n_training_processes
     if n_processes > 1 and "LOCAL_RANK" not in os.environ:
-        from arc_refinery.training.checkpoints import is_over
-
         _run(n_processes)
-        while not is_over(job.work):  # a collapse leaves the checkpoints
-            _run(n_processes)
         return
     if job.training.trains_with_unsloth:
         from arc_refinery.training import unsloth_backend  # noqa: F401  # replaces parts of trl, so it comes first
@@ -51,9 +47,7 @@ def train(job: TrainingJob, open_environment: Callable[[], "Iterator[Environment
 
     processes.join(n_processes)
     with contextmanager(open_environment)() as environment:
-        is_done = train_grpo(job, environment)
-    if not is_done and n_processes == 1:  # else the command that has started this process starts new ones
-        os.execve(sys.executable, sys.orig_argv, job.variables)  # TRL has set RANK, MASTER_PORT and others
+        train_grpo(job, environment)
 
 
 def _run(n_processes: int) -> None:

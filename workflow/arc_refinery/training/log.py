@@ -1,14 +1,13 @@
 """Training log: the lines of training.jsonl.
 
-    {"kl": 0.01, "reward": 2.5, "step": 2, ...}                                    a step: any number of metrics
-    {"heldout": {"reward": 3.1, "solved": 0.25, "step": 2}}                        a `HeldoutResult`
-    {"guard": {"action": "rollback", "criterion": "kl", "step": 9, "to_step": 2, ...}}   a `Decision`
-    {"chosen": {"heldout_reward": 3.1, "step": 2, "why": "best held-out reward"}}  a `Choice`, the last line
-
-A rollback abandons the steps after its `to_step`. They stay in the file, before those that replace them.
+{"kl": 0.01, "reward": 2.5, "step": 2, ...}                                    a step: any number of metrics
+{"heldout": {"reward": 3.1, "solved": 0.25, "step": 2}}                        a `HeldoutResult`
+{"guard": {"action": "stop", "criterion": "kl", "limit": 0.5, "step": 9, "value": 0.7}}    a `Decision`
+{"chosen": {"heldout_reward": 3.1, "step": 2, "why": "best held-out reward"}}  a `Choice`, the last line
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, TypeAlias
 from arc_refinery.config import GuardAction
 from arc_refinery.files import atomic_write, decode_json, read_text
 from arc_refinery.records import RecordError
-from arc_refinery.training.guard import LoggedStep
+from arc_refinery.training.guard import LoggedStep, Symptom
 
 MEASURED = "measured/"  # prefix of metrics that differ from run to run; never written to training.jsonl
 
@@ -40,8 +39,6 @@ class Decision:
     value: float | None  # None: not a finite number
     limit: float
     action: GuardAction
-    to_step: int | None = None
-    learning_rate: float | None = None  # from then on
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +58,25 @@ _KINDS: dict[str, type[HeldoutResult | Decision | Choice]] = {
     "chosen": Choice,
 }
 _KEYS = {kind: key for key, kind in _KINDS.items()}
+
+
+def history(log: Sequence[dict[str, Any]], symptom: Symptom | None, action: GuardAction) -> list[Line]:
+    """Return a trainer's log as lines, without metrics that differ from run to run and the summary of the run."""
+    lines: list[Line] = []
+    for entry in log:
+        if "reward" in entry:
+            measured = {name for name in entry if name.startswith(MEASURED)} | {"step_time"}
+            lines.append({name: _finite(value) for name, value in entry.items() if name not in measured})
+        elif "eval_reward" in entry:
+            lines.append(HeldoutResult(entry["step"], entry["eval_reward"], entry["eval_share/solved"]))
+    if symptom:
+        lines.append(Decision(symptom.step, symptom.criterion, _finite(symptom.value), symptom.limit, action))
+    return lines
+
+
+def _finite(value: Any) -> Any:
+    """Return None, JSON's null, for a loss that is not finite: JSON has no NaN or infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_lines(path: Path, lines: Sequence[Line]) -> None:

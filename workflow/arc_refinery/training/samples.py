@@ -2,9 +2,8 @@
 
 While it trains, rows are in files of its folder of checkpoints, each with the steps since the one before:
 
-    samples-0-10.parquet    steps 1 to 10
-    samples-0-14.parquet    steps 11 to 14, at which it collapsed, and was rolled back to step 10
-    samples-1-20.parquet    steps 11 to 20, after the first rollback
+    samples-10.parquet    steps 1 to 10
+    samples-20.parquet    steps 11 to 20
 
 A file is written before the checkpoint of its last step. Training that resumes from a checkpoint removes later files,
 and samples their steps again: no row is missing or there twice.
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 from arc_refinery import records
 
 FILE = "samples.parquet"
-PIECE = re.compile(r"samples-(\d+)-(\d+)\.parquet")
+PIECE = re.compile(r"samples-(\d+)\.parquet")
 MOST_WAITING = 2048  # completions in memory
 
 
@@ -52,8 +51,7 @@ class TrainingSample:
     """A completion that GRPO learned from."""
 
     KIND: ClassVar = "training samples"
-    sample_id: str  # <rollbacks>/<step>/<number in the step>; completions of a group are consecutive
-    n_rollbacks: int  # before this step; a rollback abandons the steps after the one that it returns to
+    sample_id: str  # <step>/<number in the step>; completions of a group are consecutive
     step: int  # the first one that learned from it
     name: str  # id of its prompt or question
     spans: tuple[Span, ...]
@@ -70,18 +68,17 @@ class TrainingSample:
 
 
 class Samples:
-    """The completions of a training since its last rollback; `work` is the folder of checkpoints."""
+    """The completions of a training; `work` is the folder of checkpoints."""
 
-    def __init__(self, work: Path, n_rollbacks: int, seed: int) -> None:
+    def __init__(self, work: Path, seed: int) -> None:
         self._work = work
-        self._n_rollbacks = n_rollbacks
         self._seed = seed
         self._waiting: list[TrainingSample] = []
 
     def resume(self, step: int) -> None:
         """Forget the completions after a step."""
-        for (n_rollbacks, last), path in pieces(self._work).items():
-            if n_rollbacks == self._n_rollbacks and last > step:
+        for last, path in pieces(self._work).items():
+            if last > step:
                 path.unlink()
 
     def add(self, step: int, completions: Sequence[Mapping[str, Any]]) -> None:
@@ -89,20 +86,19 @@ class Samples:
         if len(self._waiting) > MOST_WAITING:
             self.save(step - 1)
         self._waiting += [
-            TrainingSample(f"{self._n_rollbacks}/{step}/{number:04d}", self._n_rollbacks, step, **completion)
-            for number, completion in enumerate(completions)
+            TrainingSample(f"{step}/{number:04d}", step, **completion) for number, completion in enumerate(completions)
         ]
 
     def save(self, step: int) -> None:
         """Write those up to a step that are not written yet."""
         done = [sample for sample in self._waiting if sample.step <= step]
         if done:
-            path = self._work / f"samples-{self._n_rollbacks}-{step}.parquet"
+            path = self._work / f"samples-{step}.parquet"
             records.write(path, TrainingSample, done, self._seed, {})
         self._waiting = self._waiting[len(done) :]  # only now: SIGTERM may have come, and have saved them, too
 
     def write(self, path: Path) -> None:
-        """Write one file of all completions, those before rollbacks first; none if an earlier version kept none."""
+        """Write one file of all completions; none if an earlier version kept none."""
         kept = pieces(self._work)
         if not kept:
             return
@@ -112,10 +108,10 @@ class Samples:
                     add(pa.Table.from_batches([batch]))
 
 
-def pieces(work: Path) -> dict[tuple[int, int], Path]:
-    """Return the files in a folder of checkpoints by the rollbacks before them and their last step, in order."""
+def pieces(work: Path) -> dict[int, Path]:
+    """Return the files in a folder of checkpoints by their last step, in order."""
     matches = ((PIECE.fullmatch(path.name), path) for path in work.iterdir())
-    return dict(sorted(((int(match[1]), int(match[2])), path) for match, path in matches if match))
+    return dict(sorted((int(match[1]), path) for match, path in matches if match))
 
 
 def spans(tokenizer: Any, ids: Sequence[int], is_sampled: Sequence[bool]) -> tuple[Span, ...]:
