@@ -42,7 +42,6 @@ REFINING: dict[str, Changes] = {
     "words": {"model.template": "words", "problems": {"source": "file", "path": "rows.jsonl"}},
     "words from a file": {"model.template": "learned", "template_rows": {"source": "file", "path": "messages.jsonl"}},
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
-    "vLLM's server": {"training.grpo.sampler": "vllm-server", "resources": {"train": {"gpus": 2}}},
     "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
     "a probe": {"training.select": {"probe": 4, "min_pass_rate": 0.1, "max_pass_rate": 0.9, "min_mixed": 0.3}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},

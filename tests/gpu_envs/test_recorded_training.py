@@ -1,7 +1,6 @@
 """`train`, also with `--kind tool-use`, with vLLM in the trainer, a recorder in its place (recorder.py), on the CPU.
 
-Not checked, because it takes a GPU: vLLM's own weights, memory that both share, and `vllm-server`, where the weights
-pass over NCCL.
+Not checked, because it takes a GPU: vLLM's own weights, and memory that both share.
 """
 
 import json

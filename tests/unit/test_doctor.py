@@ -464,18 +464,15 @@ def test_8_bit_states_are_tried_with_matrices_that_have_them(rank: int, tried_ra
     assert tried(settings, lora, tmp_path).lora.lora_r == tried_rank
 
 
-def test_processes_and_a_server_are_tried_as_far_as_one_machine_allows(tmp_path: Path):
+def test_processes_are_tried(tmp_path: Path):
     two = tried(Grpo(learning_rate=1e-6, n_processes=2), Lora(), tmp_path).training
     assert (two.n_processes, two.num_generations, two.gradient_accumulation_steps) == (2, 8, 4)
-    served = {"sampler": "vllm-server", "server_url": "http://node:8000", "frequency_penalty": 0.1}
-    alone = tried(Grpo(learning_rate=1e-6, **served), Lora(), tmp_path, sampler="transformers").training
-    assert (alone.sampler, alone.server_url, alone.frequency_penalty) == ("transformers", None, 0.0)
 
 
-def tried(settings: PolicyGradient, lora: Lora, folder: Path, sampler: str = "") -> Any:
+def tried(settings: PolicyGradient, lora: Lora, folder: Path) -> Any:
     """The command of the small training."""
     model = ModelConfig(path=TINY, window=9)
-    return parse(stages._train(model, lora, settings, sampler or settings.sampler, small_tasks(folder), folder))
+    return parse(stages._train(model, lora, settings, small_tasks(folder), folder))
 
 
 def small_tasks(folder: Path) -> Path:

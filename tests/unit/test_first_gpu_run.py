@@ -118,59 +118,6 @@ def test_a_gpu_without_bfloat16_is_refused_where_torch_would_emulate_it(
     assert len(loaded) == 2
 
 
-class Generation:
-    """As much of TRL's VLLMGeneration as names weights."""
-
-    def __init__(self, model: Any) -> None:
-        from trl.generation.vllm_generation import VLLMGeneration
-
-        self.model = model
-        self._fix_param_name_to_vllm = VLLMGeneration._fix_param_name_to_vllm.__get__(self)
-
-
-@pytest.fixture
-def adapted() -> Any:
-    """The embedded model in bfloat16 under an adapter that changes it."""
-    import torch
-    from peft import get_peft_model
-    from transformers import AutoModelForCausalLM
-
-    from arc_refinery.training.adapters import lora_config
-
-    torch.manual_seed(0)
-    network = AutoModelForCausalLM.from_pretrained(TINY, dtype=torch.bfloat16)
-    model = get_peft_model(network, lora_config(Lora(lora_r=2)))
-    for name, weights in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weights, std=1e-3)
-    return model
-
-
-@pytest.mark.model
-def test_vllm_gets_the_merged_weights_and_the_base_keeps_its_bytes(adapted: Any):
-    import torch
-
-    from arc_refinery.training.weight_sync import merged_weights
-
-    base = {name: weights.detach().clone() for name, weights in adapted.named_parameters() if "lora_" not in name}
-    for _ in range(20):  # synchronisations
-        sent = {name: weights.clone() for name, weights in merged_weights(Generation(adapted))}
-    now = dict(adapted.named_parameters())
-    assert all(torch.equal(now[name], weights) for name, weights in base.items())
-    # peft's own merge, once, on the same weights
-    adapted.merge_adapter()
-    theirs = {
-        name.removeprefix("base_model.model.").replace(".base_layer", ""): weights.detach().clone()
-        for name, weights in adapted.named_parameters()
-        if "lora_" not in name
-    }
-    assert sent.keys() == theirs.keys()
-    assert all(torch.equal(sent[name], theirs[name]) for name in theirs)
-    # what TRL would have left behind
-    adapted.unmerge_adapter()
-    assert any(not torch.equal(now[name], weights) for name, weights in base.items())
-
-
 def test_what_starts_a_training_leaves_the_first_import_to_unsloth():
     code = (
         "import sys, arc_refinery.training.launch; sys.exit(bool({'torch', 'transformers', 'trl'} & set(sys.modules)))"

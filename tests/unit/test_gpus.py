@@ -15,9 +15,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.sampling.gpus import (
     check_mig,
     complete_visible_devices,
-    divide,
+    keep_gpus,
     let_segments_grow,
-    without_growing_segments,
 )
 
 
@@ -113,69 +112,55 @@ def test_a_mig_instance_must_have_the_number_of_a_gpu(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("visible", "n_own", "n_others", "own", "others"),
+    ("visible", "n_own", "own"),
     [
-        ("0,1,2", 1, 2, "0", ["1", "2"]),
-        ("0,1,2", 2, 1, "0,1", ["2"]),
-        ("3,5", 1, 1, "3", ["5"]),
-        ("4,5", 1, 0, "4", []),  # transformers would spread its batches over both
-        ("4,5,6", 2, 0, "4,5", []),
-        (f"{SECOND},{FIRST}", 1, 1, SECOND, [FIRST]),
-        ("7", 1, 0, "7", []),
-        ("", 1, 0, "", []),
-        ("", 2, 0, "", []),  # on CPUs
-        (None, 1, 1, FIRST, [SECOND]),
+        ("0,1,2", 1, "0"),
+        ("0,1,2", 2, "0,1"),
+        ("3,5", 1, "3"),
+        ("4,5", 1, "4"),  # transformers would spread its batches over both
+        ("4,5,6", 2, "4,5"),
+        (f"{SECOND},{FIRST}", 1, SECOND),
+        ("7", 1, "7"),
+        ("", 1, ""),
+        ("", 2, ""),  # on CPUs
+        (None, 1, FIRST),
     ],
 )
-def test_the_training_keeps_its_gpus_and_its_server_gets_others(
+def test_the_training_keeps_its_gpus(
     nvidia_smi: None,
     monkeypatch: pytest.MonkeyPatch,
     visible: str | None,
     n_own: int,
-    n_others: int,
     own: str,
-    others: list[str],
 ):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "to be restored")
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert divide(n_own, n_others) == others
+    keep_gpus(n_own)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == own
-
-
-@pytest.mark.parametrize(
-    ("visible", "n_others", "text"), [("0", 1, "1 are visible (0)"), ("", 2, "0 are visible (none)")]
-)
-def test_too_few_gpus_for_a_server_are_refused(monkeypatch: pytest.MonkeyPatch, visible: str, n_others: int, text: str):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    with pytest.raises(InputError) as refusal:
-        divide(1, n_others)
-    assert text in str(refusal.value)
-    assert f"set resources.train.gpus to {n_others + 1}" in str(refusal.value)
 
 
 def test_each_process_needs_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     with pytest.raises(InputError, match=r"n_processes = 3 need a GPU each, but 2 are visible \(0, 1\); set resources"):
-        divide(3, 0)
+        keep_gpus(3)
 
 
 @pytest.mark.parametrize(
-    ("environment", "expected", "server"),
+    ("environment", "expected"),
     [
-        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {}),
-        # the user's own setting stays, also for vLLM's server
-        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:512"},) * 3,
-        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"},) * 3,
+        ({}, {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}),
+        # the user's own setting stays
+        ({"PYTORCH_ALLOC_CONF": "max_split_size_mb:512"},) * 2,
+        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:False"},) * 2,
     ],
 )
-def test_blocks_of_gpu_memory_grow_in_training_but_not_in_its_server(
+def test_blocks_of_gpu_memory_grow_in_training(
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],
     expected: dict[str, str],
-    server: dict[str, str],
 ):
     def settings(variables: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in variables.items() if name.endswith("_ALLOC_CONF")}
@@ -187,4 +172,3 @@ def test_blocks_of_gpu_memory_grow_in_training_but_not_in_its_server(
         monkeypatch.setenv(name, value)
     let_segments_grow()
     assert settings(os.environ) == expected
-    assert settings(without_growing_segments()) == server

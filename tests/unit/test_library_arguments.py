@@ -80,9 +80,8 @@ KEYWORDS = {
         grpo_keywords(sampler="vllm-colocate", sleep_mode=True),
         tool_keywords(),
         *(
-            make(sampler=sampler, importance_sampling_mode=mode, **UNCUT)
+            make(sampler="vllm-colocate", importance_sampling_mode=mode, **UNCUT)
             for make in (grpo_keywords, tool_keywords)
-            for sampler in ("vllm-colocate", "vllm-server")
             for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
         ),
         grpo_keywords(sampler="vllm-colocate", frequency_penalty=0.5),

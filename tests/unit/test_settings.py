@@ -194,7 +194,7 @@ READ_IN_TRAINING = {
     "advantage": "training/trainer.py",
     "drop_zero_variance": "training/trainer.py",
     "keep_best": "training/callbacks.py",
-    "kv_cache_gb": "training/vllm_backend.py",
+    "kv_cache_gb": "training/colocated.py",
     "max_failed": "tool_use/training/environment.py",
     "n_heldout": "training/callbacks.py",
     "n_jobs": "refining/commands/training.py",
@@ -202,7 +202,6 @@ READ_IN_TRAINING = {
     "refill": "refining/environment.py",
     "rewards": "refining/environment.py",
     "rollout": "refining/environment.py",
-    "sampler_gpus": "sampling/library_arguments.py",
     "shared_prefix": "training/trainer.py",
     "unsloth": "refining/config/training.py",
 }
@@ -219,7 +218,7 @@ def keywords(training: Optimizer) -> dict[str, Any]:
 @pytest.mark.parametrize("section", [Imitation, ToolGrpo, Grpo])
 def test_a_key_of_a_training_reaches_a_library_or_our_own_code(section: type[Optimizer]):
     common = {"learning_rate": 1e-4, "save_steps": 8, "gradient_accumulation_steps": 4}
-    variants = [{}, {"sampler": "vllm-colocate"}, {"sampler": "vllm-server"}] if section != Imitation else [{}]
+    variants = [{}, {"sampler": "vllm-colocate"}] if section != Imitation else [{}]
     arguments = {
         name
         for variant in variants

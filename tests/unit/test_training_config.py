@@ -33,7 +33,6 @@ def words(text: str) -> set[str]:
         ({"num_iterations": 2, "save_steps": 3}, "save_steps 3 num_iterations steps_per_generation 2"),
         ({"steps_per_generation": 2, "unsloth": True}, "unsloth steps_per_generation"),
         ({"sleep_mode": True}, "sleep_mode sampler `transformers`"),
-        ({"sleep_mode": True, "sampler": "vllm-server"}, "sleep_mode sampler `vllm-server`"),
         ({"sleep_mode": True, "sampler": "vllm-colocate", "unsloth": True}, "unsloth sleep_mode"),
         ({"trl": {"top_entropie_quantile": 0.2}}, "top_entropie_quantile TRL top_entropy_quantile"),
         ({"trl": {"top_entropy_quantile": "0.2"}}, "top_entropy_quantile float"),
@@ -64,7 +63,7 @@ def words(text: str) -> set[str]:
         (
             {
                 "loss_type": "vespo",
-                "sampler": "vllm-server",
+                "sampler": "vllm-colocate",
                 "importance_sampling_mode": "sequence_mask",
                 "top_p": 1.0,
                 "repetition_penalty": 1.0,
@@ -75,7 +74,6 @@ def words(text: str) -> set[str]:
             ({"n_processes": 2} | settings, f"n_processes 2 {names}")
             for settings, names in (
                 ({"unsloth": True}, "unsloth"),
-                ({"sampler": "vllm-server"}, "sampler `vllm-server`"),
                 ({"rollout": "on-policy"}, "rollout `on-policy`"),
                 ({"refill": 1}, "refill 0"),
                 ({"steps_per_generation": 2}, "steps_per_generation"),
@@ -102,10 +100,6 @@ def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], names: 
 @pytest.mark.parametrize(
     ("grpo", "n_gpus", "expected"),
     [
-        ({"sampler": "vllm-server"}, 1, 2),
-        ({"sampler": "vllm-server", "sampler_gpus": 3}, 3, 4),
-        ({"sampler": "vllm-server"}, 3, 2),
-        ({"sampler": "vllm-server", "server_url": "http://node:8000"}, 2, 1),
         ({}, 2, 1),
         ({"n_processes": 2}, 1, 2),
         ({"n_processes": 2}, 3, 2),
@@ -122,8 +116,7 @@ def test_a_training_asks_for_the_gpus_that_it_uses(
     assert text.startswith("test: resources.train.gpus")
     assert f"gpus is {n_gpus}; set it to {expected}" in text
     wording(text)
-    used = Grpo.model_validate({"learning_rate": 1e-4} | grpo)
-    n_used = used.n_training_processes + used.n_server_gpus
+    n_used = Grpo.model_validate({"learning_rate": 1e-4} | grpo).n_training_processes
     assert n_used == expected
     validate_experiment(content | {"resources": {"train": {"gpus": n_used}}}, "test", ArcExperiment)
 
@@ -134,7 +127,7 @@ def test_a_training_asks_for_the_gpus_that_it_uses(
         {"frequency_penalty": 0.5, "sampler": "vllm-colocate"},
         {"loss_type": "cispo", "epsilon_high": 0.1},  # there it is a cap of its own
         {"loss_type": "luspo", "importance_sampling_level": "sequence"},
-        {"loss_type": "vespo", "sampler": "vllm-server", "importance_sampling_mode": "token_mask"},
+        {"loss_type": "vespo", "sampler": "vllm-colocate", "importance_sampling_mode": "token_mask"},
         {"sampler": "vllm-colocate", "top_p": 0.95},
         {"sampler": "vllm-colocate", "sleep_mode": True, "n_processes": 2},
         {"steps_per_generation": 4, "num_iterations": 2, "save_steps": 8},
@@ -186,10 +179,10 @@ def test_published_trainings_correct_nothing_and_take_sixteen_completions_a_pass
                 {"grpo": GRPO | {"sampler": sampler, "unsloth": unsloth}, "lora": {"load_in_4bit": True}},
                 "load_in_4bit vLLM",
             )
-            for sampler, unsloth in (("vllm-colocate", False), ("vllm-server", False), ("vllm-colocate", True))
+            for sampler, unsloth in (("vllm-colocate", False), ("vllm-colocate", True))
         ),
         (
-            {"grpo": GRPO | {"sampler": "vllm-server"}, "sweep": [{"load_in_4bit": True}]},
+            {"grpo": GRPO | {"sampler": "vllm-colocate"}, "sweep": [{"load_in_4bit": True}]},
             "load_in_4bit vLLM",
         ),
     ],

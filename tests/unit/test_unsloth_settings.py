@@ -30,7 +30,6 @@ def test_without_unsloth_the_sets_that_have_it_are_named() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"sampler": "vllm-server"}, "set sampler to `vllm-colocate`"),
     ({"loss_type": "bnpo"}, "set loss_type to `dapo`"),
     ({"loss_type": "dapo"}, "its own default epsilon_high for the loss dapo"),
     ({"loss_type": "cispo"}, "its own default epsilon_high for the loss cispo"),

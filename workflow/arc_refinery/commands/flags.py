@@ -22,7 +22,7 @@ from arc_refinery.config import RULE, TUNING
 from arc_refinery.config.base import Strict
 from arc_refinery.config.flags import FLAT, NEEDED, flag_words
 from arc_refinery.errors import InputError
-from arc_refinery.sampling.gpus import divide
+from arc_refinery.sampling.gpus import keep_gpus
 from arc_refinery.training.job import TrainingJob
 
 # The default of the published scripts, whose command lines still work
@@ -182,7 +182,7 @@ class GrpoFlags(AdapterFlags):
             raise InputError(f"--until-step is {step}; expected a multiple of --save-steps {training.save_steps}")
         if step and 0 < last < step:
             raise InputError(f"--until-step is {step}, but the training ends at --max-steps {last}; lower it")
-        sampler_gpus = divide(training.n_training_processes, training.n_server_gpus)  # before a dtype starts CUDA
+        keep_gpus(training.n_training_processes)  # before a dtype starts CUDA
         return TrainingJob(
             model=self.model(window),
             lora=self.lora,
@@ -197,7 +197,6 @@ class GrpoFlags(AdapterFlags):
             work=self.work,
             measurements=self.measurements,
             tensorboard=self.tensorboard or self._sibling("tensorboard"),
-            sampler_gpus=tuple(sampler_gpus),
         )
 
 

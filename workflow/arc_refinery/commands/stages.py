@@ -26,7 +26,7 @@ from arc_refinery.config.flags import FLAT, NEEDED
 from arc_refinery.config.inputs import model_path
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, RepositoryKind, fetch_repository, record_of
-from arc_refinery.sampling.gpus import divide, let_segments_grow
+from arc_refinery.sampling.gpus import keep_gpus, let_segments_grow
 
 if TYPE_CHECKING:
     from arc_refinery.training.sft import SftRow
@@ -75,7 +75,7 @@ class FineTune(AdapterFlags):
     training: Annotated[Imitation, FLAT]
 
     def run(self) -> None:
-        divide(1, 0)
+        keep_gpus(1)
         let_segments_grow()
         from arc_refinery.training.sft import train_sft
 

@@ -277,24 +277,16 @@ class Experiment(Strict):
     def _trainings_get_the_gpus_that_they_use(self) -> "Experiment":
         gpus = self.resources.train.gpus
         for name, run in self.runs.items():
-            n_trainers, n_server = run.grpo.n_training_processes, run.grpo.n_server_gpus
-            n_used = n_trainers + n_server
-            if gpus < n_used and n_server:
-                raise ValueError(
-                    f"resources.train.gpus: {name} samples with vllm-server, which needs sampler_gpus = {n_server} "
-                    f"beside the GPU that trains, but gpus is {gpus}; set it to {n_used}, or server_url to a server "
-                    "that runs already"
-                )
+            n_used = run.grpo.n_training_processes
             if 0 < gpus < n_used:
                 raise ValueError(
-                    f"resources.train.gpus: {name} trains in n_processes = {n_trainers}, each on a GPU, but gpus is "
+                    f"resources.train.gpus: {name} trains in n_processes = {n_used}, each on a GPU, but gpus is "
                     f"{gpus}; set it to {n_used}"
                 )
             if gpus > n_used:
-                may_share = "n_processes" in type(run.grpo).model_fields and not n_server
+                may_share = "n_processes" in type(run.grpo).model_fields
                 raise ValueError(
-                    f"resources.train.gpus: {name} trains on {'one GPU' if n_trainers == 1 else f'{n_trainers} GPUs'}"
-                    + (f" and samples on {n_server}" if n_server else "")
+                    f"resources.train.gpus: {name} trains on {'one GPU' if n_used == 1 else f'{n_used} GPUs'}"
                     + f", but gpus is {gpus}; set it to {n_used}"
                     + (f", or grpo.n_processes to {gpus}" if may_share else "")
                 )

@@ -98,16 +98,9 @@ class PolicyGradient(Optimizer):
     n_jobs: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sandbox servers that execute completions for the reward."
     )
-    sampler: Literal["transformers", "vllm-colocate", "vllm-server"] = Field(
+    sampler: Literal["transformers", "vllm-colocate"] = Field(
         "transformers",
-        description="Sampler of completions: the model in the trainer, vLLM on the same GPU, or vLLM's server on GPUs "
-        "of its own (docs/methods.md).",
-    )
-    sampler_gpus: Annotated[PositiveInt, TUNING] = Field(
-        1, description="For `vllm-server`: GPUs of the training job on which it runs the server; they share the model."
-    )
-    server_url: Annotated[Line | None, TUNING] = Field(
-        None, description="For `vllm-server`: address of a server that runs already; default: the job starts one."
+        description="Sampler of completions: the model in the trainer, or vLLM on the same GPU (docs/methods.md).",
     )
     importance_sampling_correction: bool = Field(
         True, description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities."
@@ -170,11 +163,6 @@ class PolicyGradient(Optimizer):
     def n_training_processes(self) -> int:
         """Processes that train together; each has a GPU, if there are any."""
         return 1
-
-    @property
-    def n_server_gpus(self) -> int:
-        """GPUs beside those that train, for the server that the job starts."""
-        return self.sampler_gpus if self.sampler == "vllm-server" and self.server_url is None else 0
 
     @field_validator("trl")
     @classmethod

@@ -63,7 +63,6 @@ SET_BY = {
     "vllm_importance_sampling_mode": "importance_sampling_mode",
     "vllm_max_model_length": "model.window",
     "vllm_mode": "sampler",
-    "vllm_server_base_url": "server_url",
     "warmup_steps": "warmup_ratio",
 }
 

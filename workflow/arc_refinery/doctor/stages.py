@@ -108,10 +108,9 @@ def _agreement(check: str, model: ModelConfig, answers: dict[tuple[str, bool], l
 def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterator[Finding]:
     """Check that GRPO makes steps, vLLM gets the new weights, and an interrupted training resumes."""
     checks = ("GRPO makes steps", "new weights reach the sampler", "an interrupted training resumes")
-    sampler = "transformers" if settings.sampler == "vllm-server" else settings.sampler
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = _train(model, lora, settings, sampler, _tasks(folder / "tasks.parquet"), folder)
+        command = _train(model, lora, settings, _tasks(folder / "tasks.parquet"), folder)
         first = _run(command, interrupt_at=folder / f"checkpoints/checkpoint-{SAVE_STEPS}/trainer_state.json")
         if first.code != -signal.SIGTERM:
             advice = "see this job's log for the whole message"
@@ -124,9 +123,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
         else:
             yield Finding(checks[0], "passed", f"{N_STEPS} steps in {model.dtype}")
         sampler_check = SAMPLER_CHECK.search(output)
-        if settings.sampler == "vllm-server":
-            yield Finding(checks[1], "not applicable", "sampler vllm-server: training checks it when it starts")
-        elif sampler == "transformers":
+        if settings.sampler == "transformers":
             yield Finding(checks[1], "not applicable", "the trainer samples from its own weights")
         elif sampler_check and not second.code:
             yield Finding(checks[1], "passed", sampler_check[0].removeprefix("sampler check: "))
@@ -179,9 +176,7 @@ def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter
     ]
 
 
-def _train(
-    model: ModelConfig, lora: Lora, settings: PolicyGradient, sampler: str, tasks: Path, folder: Path
-) -> list[str]:
+def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, tasks: Path, folder: Path) -> list[str]:
     """The command that trains with all settings but those that a small run of the embedded model must replace."""
     from arc_refinery.refining.domains.arc.domain import Domain
     from arc_refinery.refining.domains.arc.prompts import load_template
@@ -209,9 +204,6 @@ def _train(
             "n_heldout": min(settings.n_heldout, 2),
             "n_jobs": 1,
             "report_to": (),
-            "sampler": sampler,
-            "server_url": None,
-            "frequency_penalty": 0.0 if sampler == "transformers" else settings.frequency_penalty,  # it needs vLLM
         }
     )
     rank = max(lora.lora_r, EIGHT_BIT_RANK) if settings.optimizer == "adamw_8bit" else lora.lora_r

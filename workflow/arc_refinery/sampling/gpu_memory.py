@@ -255,12 +255,6 @@ def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
             text = f"set {key}.sleep_mode to true"
             text += "" if has_cache else f" and {key}.gpu_memory_utilization to {utilization}"
             changes.append((text, replace(step, settings=asleep)))
-        server = grpo.model_copy(update={"sampler": "vllm-server", "sleep_mode": False, "kv_cache_gb": None})
-        n_gpus = grpo.n_training_processes + grpo.sampler_gpus
-        text = f"set {key}.sampler to vllm-server and resources.train.gpus to {n_gpus}"
-        text += f" and {key}.sleep_mode to false" if grpo.sleep_mode else ""
-        text += f" and {key}.kv_cache_gb to null" if has_cache else ""
-        changes.append((text, replace(step, settings=server)))
     if not step.lora.load_in_4bit:
         in_4bit = step.lora.model_copy(update={"load_in_4bit": True})
         changes.append(("set training.lora.load_in_4bit to true", replace(step, lora=in_4bit)))
@@ -305,9 +299,6 @@ def _held(step: Step, passes: int, gpu_mem_mb: int) -> tuple[Items, str, Faults]
                 per_token = shape.kv_bytes_per_token(width)
                 advice = f"raise {step.key}.{size} or lower {LONGEST_ROW}"
                 remark, starved = _kv_cache(share - needed, per_token, step.length, advice)
-            case "vllm-server":
-                pass
-
     n_rows = step.n_rows // passes
     held = training_pass(shape, width, n_rows, step.length, step.n_scored, step.prompts_of(n_rows))
     return frozen | max(held, sampling, key=lambda part: sum(part.values())) | CONTEXT, remark, starved

@@ -69,8 +69,8 @@ def check_mig() -> None:
         ) from None
 
 
-def divide(n_own: int, n_others: int) -> list[str]:
-    """Leave the training `n_own` of the visible GPUs and return so many others; call this before CUDA starts.
+def keep_gpus(n_own: int) -> None:
+    """Leave the training `n_own` of the visible GPUs; call this before CUDA starts.
 
     A process that is alone must see one GPU: transformers would spread its batches over all. Raise `InputError` if
     there are too few, but not if there are none at all, because a training can run on CPUs.
@@ -81,12 +81,6 @@ def divide(n_own: int, n_others: int) -> list[str]:
         names = [name for name in uuids if name.startswith("GPU-")]
     else:
         names = [name for name in visible.split(",") if name]
-    if n_others and len(names) < n_own + n_others:
-        raise InputError(
-            f"sampler vllm-server: its server needs sampler_gpus = {n_others} GPUs and the training "
-            f"{'one' if n_own == 1 else n_own} more, but {len(names)} are visible ({', '.join(names) or 'none'}); set "
-            f"resources.train.gpus to {n_own + n_others}, or server_url to a server that runs already"
-        )
     if 0 < len(names) < n_own:
         raise InputError(
             f"n_processes = {n_own} need a GPU each, but {len(names)} are visible ({', '.join(names)}); set "
@@ -96,7 +90,6 @@ def divide(n_own: int, n_others: int) -> list[str]:
     if len(names) > n_own:
         os.environ[VARIABLE] = own
         logger.info("%s: training uses %s of %s", VARIABLE, own, ", ".join(names))
-    return names[n_own : n_own + n_others]
 
 
 def let_segments_grow() -> None:
@@ -107,11 +100,6 @@ def let_segments_grow() -> None:
     """
     if not {ALLOCATOR, "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
         os.environ[ALLOCATOR] = GROWING
-
-
-def without_growing_segments() -> dict[str, str]:
-    """Return this process's variables without that: vLLM fails with it on several GPUs (vLLM issue 42609)."""
-    return {name: value for name, value in os.environ.items() if (name, value) != (ALLOCATOR, GROWING)}
 
 
 def set_vllm_variables() -> None:

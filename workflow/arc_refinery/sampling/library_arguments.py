@@ -231,7 +231,6 @@ def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, An
     return {
         "use_vllm": True,
         "vllm_mode": training.sampler.removeprefix("vllm-"),
-        "vllm_server_base_url": training.server_url if training.sampler == "vllm-server" else None,
         "vllm_gpu_memory_utilization": training.gpu_memory_utilization,
         "vllm_enable_sleep_mode": training.sleep_mode,
         "vllm_max_model_length": model.window,
@@ -239,23 +238,6 @@ def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, An
         "vllm_importance_sampling_mode": training.importance_sampling_mode,
         "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
     }
-
-
-def server_command(model: ModelConfig, training: PolicyGradient, port: int) -> list[str]:
-    """The command of vLLM's server as TRL's trainers expect it; the fields are those of `trl vllm-serve`."""
-    from trl.scripts.vllm_serve import ScriptArguments, build_command
-
-    command: list[str] = build_command(
-        ScriptArguments(
-            model=model.path,
-            host="127.0.0.1",
-            port=port,
-            tensor_parallel_size=training.sampler_gpus,
-            dtype=model.dtype,
-            max_model_len=model.window,
-        )
-    )
-    return command
 
 
 # accelerate

@@ -12,7 +12,10 @@ from trl.generation import vllm_generation
 from vllm import LLM
 from vllm.lora.request import LoRARequest
 
+from arc_refinery.config import Lora, ModelConfig, PolicyGradient
 from arc_refinery.errors import InputError
+from arc_refinery.sampling.library_arguments import vllm_colocated
+from arc_refinery.sampling.vllm_sampler import supported_rank
 
 NAME, NUMBER = "trained", 1  # what vLLM calls the adapter
 
@@ -41,6 +44,7 @@ class Engine(LLM):
         super().sleep(1, **named)
 
 
-def open_with(keywords: dict[str, Any]) -> None:
-    """Let TRL open an `Engine` with these keywords."""
+def open_with(model: ModelConfig, lora: Lora, training: PolicyGradient) -> None:
+    """Let TRL open an `Engine` instead of its own."""
+    keywords = vllm_colocated(model.dtype, supported_rank(lora.lora_r), training.kv_cache_gb)
     vllm_generation.LLM = partial(Engine, keywords)

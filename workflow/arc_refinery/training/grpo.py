@@ -13,12 +13,14 @@ An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, comple
 
 import logging
 import math
+import os
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.elastic.utils.distributed import get_free_port
 from transformers import PrinterCallback
 from trl import GRPOConfig
 
@@ -30,7 +32,7 @@ from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings
-from arc_refinery.training import checkpoints, parts, processes, vllm_backend
+from arc_refinery.training import checkpoints, parts, processes
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.callbacks import (
     CollapseWatcher,
@@ -58,10 +60,16 @@ def train_grpo(job: TrainingJob, environment: Environment) -> None:
     identity = job.identity(environment)
     processes.on_first(lambda: _claim(job, identity))
     keywords = begin_trackers(job.output, job.tensorboard, identity)
-    with vllm_backend.open_sampler(job) as address:
-        trainer = open_trainer(job, environment, keywords | address)
-        trainer.samples = Samples(job.work, job.seed)
-        symptom = _train(job, environment, trainer)
+    if job.training.sampler == "vllm-colocate":
+        # TRL takes port 29500 if it looks free: of two runs starting on one machine, the second would crash.
+        os.environ.setdefault("MASTER_PORT", str(get_free_port()))
+    if job.training.opens_vllm:
+        from arc_refinery.training import colocated
+
+        colocated.open_with(job.model, job.lora, job.training)
+    trainer = open_trainer(job, environment, keywords)
+    trainer.samples = Samples(job.work, job.seed)
+    symptom = _train(job, environment, trainer)
     if processes.is_first():
         trainer.samples.save(trainer.state.global_step)
         _write(job, trainer, trainer.samples, symptom)

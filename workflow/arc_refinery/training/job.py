@@ -27,7 +27,6 @@ class TrainingJob:
     tensorboard: Path  # folder
     until_step: int | None = None  # a part of the run ends after this step; None: the whole run, or its last part
     before: Path | None = None  # `output` of the part before
-    sampler_gpus: tuple[str, ...] = ()  # names of the GPUs of vLLM's server
 
     def identity(self, environment: "Environment") -> str:
         """Return a hash of everything that affects the adapter."""

@@ -35,7 +35,7 @@ from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
 from arc_refinery.training.samples import Samples, TermValue, spans
 from arc_refinery.training.step_metrics import ScoredCompletion
-from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows, merged_weights
+from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows
 from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
@@ -106,9 +106,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         elif settings.advantage == OTHERS:
             self._of_turns = of_turns
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
-        if self.use_vllm:
-            weights = adapter_alone if settings.opens_vllm else merged_weights
-            self.vllm_generation._iter_named_params = partial(weights, self.vllm_generation)
+        if settings.opens_vllm:  # Unsloth shares its weights with its vLLM
+            self.vllm_generation._iter_named_params = partial(adapter_alone, self.vllm_generation)
 
     def _share_prompts(self) -> bool:
         network = self.accelerator.unwrap_model(self.model).get_base_model()
@@ -312,10 +311,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         vLLM seeds this process alike for every run when it starts, and its own random state is in no checkpoint.
         """
         address = ("completions", self.state.global_step, processes.index(), *map(str, prompt_ids))
-        seed = stream_seed(self.args.seed, *address) % SEEDS
-        set_seed(seed)
-        if self.settings.sampler == "vllm-server":
-            self.vllm_generation.generation_kwargs["seed"] = seed
+        set_seed(stream_seed(self.args.seed, *address) % SEEDS)
 
     def _has_to_log_gap(self) -> bool:
         """Return whether to log how far vLLM's log-probabilities are off: TRL does so only to correct them."""

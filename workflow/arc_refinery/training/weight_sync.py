@@ -2,9 +2,9 @@
 
 A published run sampled for days from weights that never changed.
 
-In the trainer's process, vLLM gets the adapter before it samples; a server gets all weights, the adapter merged in.
-Before the first step, the adapter is changed visibly and sent to vLLM. The log-probabilities that vLLM gives its own
-completion are then compared with the trainer's, with and without the change.
+vLLM, in the trainer's process, gets the adapter before it samples. Before the first step, the adapter is changed
+visibly and sent to vLLM. The log-probabilities that vLLM gives its own completion are then compared with the trainer's,
+with and without the change.
 """
 
 import logging
@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from peft.tuners.lora import LoraLayer
 from torch import Tensor
 
 from arc_refinery.errors import InputError
@@ -31,27 +30,6 @@ def adapter_alone(generation: Any) -> Iterator[tuple[str, Tensor]]:
     """Load the adapter into vLLM in this process (`colocated.Engine`), and yield none of the weights, which stay."""
     generation.llm.load(generation.model)
     return iter(())
-
-
-@torch.no_grad()
-def merged_weights(generation: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the weights of `generation.model` with its adapter merged in, under the names that vLLM's server expects.
-
-    Replaces TRL's `_iter_named_params` (1.16), which merges in place and then subtracts the adapter again. In bfloat16
-    that leaves a rounding error in the base at every step (trl issue 6688): training would continue from another base
-    than the one that the adapter is evaluated on.
-    """
-    model = generation.model
-    for name, parameter in model.named_parameters():
-        if model.prefix in name or "original_module" in name:
-            continue
-        weight = parameter.data
-        owner = model.get_submodule(name.rpartition(".")[0].removesuffix(".base_layer"))
-        if isinstance(owner, LoraLayer) and name.endswith(".base_layer.weight"):
-            for adapter in owner.active_adapters:
-                weight = (weight.float() + owner.get_delta_weight(adapter).float()).to(parameter.dtype)
-        plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
-        yield generation._fix_param_name_to_vllm(plain, extra_prefixes=["modules_to_save.default."]), weight
 
 
 @torch.no_grad()
@@ -76,8 +54,7 @@ def check_that_sampler_follows(trainer: Any, prompt_ids: list[int]) -> None:
             "the sampler does not follow the training: after the adapter was changed, the sampler's log-probabilities "
             f"differed by {to_moved:.3f} nats per token from the trainer's with the change, and by {to_unmoved:.3f} "
             "from those without it. vLLM's weights are not updated. Check that trl and vllm have the versions of "
-            "envs/gpu.txt and, with a server of your own (server_url), that it was started by `trl vllm-serve` with "
-            "the model of model.path"
+            "envs/gpu.txt"
         )
 
 

@@ -108,11 +108,6 @@ class Grpo(PolicyGradient):
             return self
         if self.unsloth:
             raise ValueError(f"n_processes = {n}: Unsloth trains in one process; set unsloth to false")
-        if self.sampler == "vllm-server":
-            raise ValueError(
-                f"n_processes = {n}: sampler `vllm-server` is not supported yet; set sampler to `vllm-colocate`, where "
-                "each process has its own, or to `transformers`"
-            )
         if self.refill:
             raise ValueError(f"n_processes = {n}: refill is not supported yet; set it to 0")
         if self.rollout == "on-policy":
@@ -142,8 +137,6 @@ class Grpo(PolicyGradient):
         """Refuse what Unsloth's GPU trainer does not do, or silently does differently (2026.10.7 and 2026.10.9)."""
         if not self.unsloth:
             return self
-        if self.sampler == "vllm-server":
-            raise ValueError("unsloth runs vLLM in its own process or not at all: set sampler to `vllm-colocate`")
         if self.sleep_mode:
             raise ValueError(
                 "unsloth: its vLLM shares the trainer's weights and sleeps in another way, which is not supported yet; "
