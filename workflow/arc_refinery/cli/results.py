@@ -292,7 +292,7 @@ class Publish(Command):
         if self.repository and not config.HUB_NAME.fullmatch(self.repository):
             raise InputError(f"--repository is {self.repository}; expected owner/name on the hub")
         source = model_card.read_source(Path(self.adapter))
-        base = model_card.base_of(source, self.base)
+        base = model_card.base_on_hub(source, self.base)
         with atomic_write(self.output) as unfinished:
             model_card.write_folder(source, base, self.license, unfinished)
         print(f"{self.output}: read {model_card.CARD} before others do")
