@@ -38,7 +38,6 @@ class Hub:
     def __init__(self) -> None:
         self.commits: dict[tuple[str, str, str], Files] = {}  # kind, repository, commit or branch
         self.gated: set[str] = set()  # repositories
-        self.sizes: dict[str, int | None] = {}  # sizes of files that are announced with another size or none
         self.dropped: dict[str, tuple[int, int]] = {}  # files: times that the connection ends, after how many bytes
         self.resets = False  # a connection that ends is reset, not closed
         self.private: set[str] = set()  # repositories that were made so
@@ -163,11 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, content: bytes, headers: Mapping[str, str], status: int = 200, name: str = "") -> None:
         self.send_response(status)
-        size = self.hub.sizes.get(name, len(content)) if self.command == "HEAD" else len(content)
         for key, value in headers.items():
             self.send_header(key, value)
-        if size is not None:
-            self.send_header("Content-Length", str(size))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command == "HEAD":
             return

@@ -145,13 +145,6 @@ def test_a_dropped_connection_is_resumed_where_it_was(hub: Hub, fetcher: Fetcher
     assert hub.requests == ["model.safetensors", "model.safetensors from 10485760"]  # in pieces of 10 MiB
 
 
-def test_a_connection_that_is_reset_is_tried_again(hub: Hub, fetcher: Fetcher):
-    hub.add("model", "someone/m", MODEL)
-    hub.dropped["model.safetensors"], hub.resets = (2, 3), True
-    assert len(fetcher.succeed("someone/m")) == 2
-    assert hub.requests.count("model.safetensors") == 3
-
-
 def test_a_connection_that_never_holds_ends_with_a_message_and_the_next_run_continues(
     hub: Hub, fetcher: Fetcher, wording: Wording
 ):
@@ -227,20 +220,8 @@ def test_a_pattern_that_no_file_has_shows_the_files(
 # a disk that is full
 
 
-def test_a_disk_that_is_too_small_is_found_before_the_download(hub: Hub, fetcher: Fetcher, wording: Wording):
-    hub.add("model", "someone/m", MODEL)
-    hub.sizes["model.safetensors"] = 10**17
-    message = fetcher.fail("someone/m")
-    assert message.startswith("someone/m: 100PB ")
-    assert f"{fetcher.home}/hub" in message and "HF_HOME" in message
-    wording(re.sub(r"[\d.]+\wB are free", "<size> are free", message))
-    assert hub.requests == []
-
-
 def test_a_disk_that_fills_up_meanwhile(hub: Hub, fetcher: Fetcher):
-    """The hub announces no size, so that nothing is found before."""
     hub.add("model", "someone/m", {"model.safetensors": bytes(3 * 2**20)})
-    hub.sizes["model.safetensors"] = None
     fetcher.home.mkdir()
     mounted = [
         "unshare",

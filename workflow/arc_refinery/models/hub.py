@@ -4,35 +4,27 @@
     results/x/fetched/owner/model.json         repository, commit, files with their sizes
     results/x/fetched/datasets/owner/rows/     links to the requested files of a data set
 
-huggingface_hub keeps each finished file in its cache. Within a run it resumes a file after a dropped connection; in the
-next run, unfinished files start again.
+huggingface_hub keeps each finished file in its cache, and resumes a file after a dropped connection.
 """
 
 import errno
 import json
 import logging
-import shutil
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_json
 
-if TYPE_CHECKING:
-    from huggingface_hub import DryRunFileInfo
-
 RepositoryKind: TypeAlias = Literal["model", "dataset"]
 
 # Model files that neither transformers nor vLLM reads: weights for other programs, and copies of the same weights
 UNREAD = ("original/*", "consolidated*", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.tflite")
-RETRIES = 3  # after a reset connection, which huggingface_hub does not retry itself
 MAX_LISTED = 20  # files of a repository in a message
 
 # For commands run by hand with the source `hub`: the rules pass the fetched file instead
@@ -121,15 +113,9 @@ def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
     except InputError:
         raise
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
-        if isinstance(error, httpx.TransportError):
-            raise InputError(
-                f"{repository}: the hub cannot be reached ({error}). {folder} is complete; type the same command where "
-                "it can"
-            ) from None
-        first_line = str(error).strip().partition("\n")[0] or type(error).__name__
         raise InputError(
-            f"{repository}: cannot be uploaded ({first_line}). {folder} is complete: `hf auth login` on this machine "
-            "with a token that may write, then the same command again"
+            f"{repository}: cannot be uploaded ({_first_line(error)}). {folder} is complete: `hf auth login` on this "
+            "machine with a token that may write, then the same command again"
         ) from None
     return str(address)
 
@@ -176,54 +162,20 @@ def _snapshot(download: Download) -> Path:
     """Return the folder of a commit in the hub's cache, with all wanted files."""
     import httpx
     from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import DryRunError, LocalEntryNotFoundError
 
-    cache = Path(constants.HF_HUB_CACHE)
-    call = partial(
-        snapshot_download,
-        download.repository,
-        repo_type=download.kind,
-        revision=download.revision,
-        allow_patterns=list(download.patterns) or None,
-        ignore_patterns=None if download.patterns else list(UNREAD),
-    )
     try:
-        cache.mkdir(parents=True, exist_ok=True)
-        if constants.HF_HUB_OFFLINE:
-            return Path(call(local_files_only=True))
-        try:
-            _require_space(_retried(partial(call, dry_run=True)), cache, download)
-            return Path(_retried(call))
-        except DryRunError as error:
-            try:
-                return Path(call(local_files_only=True))
-            except LocalEntryNotFoundError:
-                raise (error.__cause__ or error) from None
-    except InputError:
-        raise
-    except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
-        raise InputError(f"{download.path}: {_reason(error, download, cache)}") from None
-
-
-def _retried(call: Callable[[], Any]) -> Any:
-    import httpx
-
-    for _ in range(RETRIES):
-        try:
-            return call()
-        except (httpx.ReadError, httpx.WriteError, httpx.CloseError) as error:
-            logger.warning("the connection to the hub was lost (%s); trying again", error)
-            time.sleep(1)
-    return call()
-
-
-def _require_space(planned: Sequence["DryRunFileInfo"], cache: Path, download: Download) -> None:
-    missing = sum(file.file_size or 0 for file in planned if file.will_download)
-    if missing > (free := shutil.disk_usage(cache).free):
-        raise InputError(
-            f"{download.path}: {readable_size(missing)} are missing, but {readable_size(free)} are free in {cache}; "
-            "make room, or set HF_HOME to a folder on a larger disk"
+        return Path(
+            snapshot_download(
+                download.repository,
+                repo_type=download.kind,
+                revision=download.revision,
+                allow_patterns=list(download.patterns) or None,
+                ignore_patterns=None if download.patterns else list(UNREAD),
+                local_files_only=constants.HF_HUB_OFFLINE,
+            )
         )
+    except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
+        raise InputError(f"{download.path}: {_reason(error, download)}") from None
 
 
 def _wanted(download: Download, snapshot: Path) -> list[str]:
@@ -231,11 +183,9 @@ def _wanted(download: Download, snapshot: Path) -> list[str]:
     present = sorted(str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.is_file())
     for pattern in download.patterns:
         if not any(fnmatch(name, pattern) for name in present):
-            names = _listed(download, snapshot.name) or present
-            more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
+            names = ", ".join((_listed(download, snapshot.name) or present)[:MAX_LISTED])
             raise InputError(
-                f"{download.path}: no file is called {pattern} at commit {snapshot.name}; there are "
-                f"{', '.join(names[:MAX_LISTED])}{more}"
+                f"{download.path}: no file is called {pattern} at commit {snapshot.name}; there are {names}"
             )
     if download.patterns:
         return [name for name in present if any(fnmatch(name, pattern) for pattern in download.patterns)]
@@ -254,17 +204,16 @@ def _listed(download: Download, commit: str) -> list[str]:
     return sorted(file.path for file in tree)
 
 
-def _reason(error: Exception, download: Download, cache: Path) -> str:
+def _reason(error: Exception, download: Download) -> str:
     """Return why a repository cannot be fetched, and what to do."""
     from huggingface_hub import constants, errors
 
-    log_in = "`hf auth login` on this machine, or a token in $HF_HOME/token"
-    first_line = str(error).strip().partition("\n")[0] or type(error).__name__
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in first_line:
+    cache, log_in = constants.HF_HUB_CACHE, "`hf auth login` on this machine, or a token in $HF_HOME/token"
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error):
         return f"the disk of {cache} is full; make room, or set HF_HOME to a folder on a larger disk"
     match error:
         case errors.HFValidationError():
-            return f"is not the name of a repository ({first_line}); expected owner/name"
+            return f"is not the name of a repository ({_first_line(error)}); expected owner/name"
         case errors.GatedRepoError():
             return f"is gated: accept its terms on {constants.ENDPOINT}/{download.path}, then {log_in}"
         case errors.RepositoryNotFoundError():
@@ -277,7 +226,12 @@ def _reason(error: Exception, download: Download, cache: Path) -> str:
                 "and copy that folder"
             )
         case _:
-            return f"cannot be downloaded ({first_line}); try again: files that are complete are kept in {cache}"
+            cause = _first_line(error.__cause__ or error)  # LocalEntryNotFoundError hides why the hub is out of reach
+            return f"cannot be downloaded ({cause}); try again: files that are complete are kept in {cache}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def readable_size(n_bytes: int) -> str:
