@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 from checkout import TINY_TOOLS
+from mbpp_rows import mbpp_row
 
 from arc_refinery.records.tool_use import Question
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
@@ -98,5 +99,5 @@ def turn(
 
 def questions(n: int) -> list[Question]:
     sums = [gsm8k_question(gsm8k_row(1 + index % 3, "train", 0, index), f"sum-{index}", "") for index in range(n)]
-    programs = [mbpp_question(mbpp_row(1, "train", 0, index), f"program-{index}", "") for index in range(n // 4)]
+    programs = [mbpp_question(mbpp_row(index), f"program-{index}", "") for index in range(n // 4)]
     return sums + programs

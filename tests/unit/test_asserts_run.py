@@ -2,6 +2,7 @@
 
 import pytest
 from factories import make_question
+from mbpp_rows import mbpp_row
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import Asserts, Suite, hidden_checks
@@ -9,7 +10,6 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.questions.data import mbpp_question
-from arc_refinery.tool_use.questions.generator import mbpp_row
 
 Executors = tuple[Executor, Executor]
 
@@ -256,7 +256,7 @@ def test_own_instances_cannot_be_compared(executors: Executors):
 
 
 def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors: Executors):
-    rows = [mbpp_row(2, "train", 0, index) for index in range(6)]
+    rows = [mbpp_row(index) for index in range(6)]
     sources = [mbpp_question(row, "q", "here") for row in rows]
     programs = [row["code"] if index % 2 else "def other(): pass" for index, row in enumerate(rows)]
     reports = run_asserts([*programs, None], [source.suite for source in (*sources, sources[0])], *executors)

@@ -496,7 +496,7 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     assert not experiment.modules_of_python  # no answer is a program
-    content["data"]["heldout"][0]["form"] = "mbpp"
+    content["data"]["heldout"][0] |= {"form": "mbpp", "source": "file", "path": "rows.jsonl"}
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     jobs = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
     assert [job.modules_of_python for job in jobs] == [True, True]

@@ -10,6 +10,7 @@ import jinja2
 import pytest
 from checkout import TINY_TOOLS
 from factories import make_question
+from mbpp_rows import mbpp_row
 
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
@@ -18,7 +19,7 @@ from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.grading.rewards import gsm8k
 from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
 from arc_refinery.tool_use.training.demonstrations import conversation, demonstration
 
@@ -108,7 +109,7 @@ def test_generated_problems_are_answered_rightly(tools: Toolbox):
 
 def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):
     for index in range(5):
-        row = mbpp_row(2, "train", 0, index)
+        row = mbpp_row(index)
         messages = demonstration(mbpp_question(row, "q", "here"), tools, calls=True)
         assert messages is not None
         _, call, result, answer = messages

@@ -1,18 +1,14 @@
 """Generated problems: their numbers, their forms, their sides, and that they repeat."""
 
-import ast
 import re
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import pytest
+from mbpp_rows import mbpp_row
 
 from arc_refinery.tool_use.config.experiment import LEVELS
 from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row, split_of
-
-Make = Callable[..., dict[str, Any]]
+from arc_refinery.tool_use.questions.generator import gsm8k_row, split_of
 
 N = 200
 each_level = pytest.mark.parametrize("level", LEVELS)
@@ -50,24 +46,10 @@ def test_levels_have_so_many_calculations():
         assert counts == set(range(least, most + 1))
 
 
-@each_level
-def test_programs_do_what_their_asserts_say(level: int):
-    for index in range(N):
-        row = mbpp_row(level, "train", 0, index)
-        namespace: dict[str, object] = {}
-        exec(row["code"], namespace)
-        asserts = row["test_list"] + row["challenge_test_list"]
-        assert len(asserts) == 5
-        for statement in asserts:
-            exec(statement, namespace)
-        expected = {ast.unparse(ast.parse(statement).body[0].test.comparators[0]) for statement in asserts}
-        assert len(expected) > 1  # a function that returns a constant does not pass
-
-
 def test_rows_are_read_as_those_of_the_data_sets():
     question = gsm8k_question(gsm8k_row(2, "train", 0, 0), "g", "here")
     assert question.reference.isdigit()
-    row = mbpp_row(2, "train", 0, 3)
+    row = mbpp_row(3)
     # the same in the form of MBPP's sanitized subset
     names = {"text": "prompt", "code": "code", "task_id": "task_id", "test_list": "test_list"}
     sanitized = {"source_file": "generator", "test_imports": []} | {new: row[old] for old, new in names.items()}
@@ -78,18 +60,21 @@ def test_rows_are_read_as_those_of_the_data_sets():
     assert full.asserts.statements[:3] == short.asserts.statements
 
 
-@pytest.mark.parametrize(("make", "field"), [(gsm8k_row, "question"), (mbpp_row, "text")])
-def test_no_text_is_on_both_sides(make: Make, field: str):
-    train = {make(1, "train", 0, index)[field] for index in range(N)}
-    heldout = {make(level, "heldout", seed, index)[field] for level in LEVELS for seed in (0, 1) for index in range(50)}
+def test_no_text_is_on_both_sides():
+    train = {gsm8k_row(1, "train", 0, index)["question"] for index in range(N)}
+    heldout = {
+        gsm8k_row(level, "heldout", seed, index)["question"]
+        for level in LEVELS
+        for seed in (0, 1)
+        for index in range(50)
+    }
     assert {split_of(text) for text in train} == {"train"}
     assert {split_of(text) for text in heldout} == {"heldout"}
 
 
-@pytest.mark.parametrize("make", [gsm8k_row, mbpp_row])
-def test_a_problem_belongs_to_its_seed_and_index(make: Make):
-    assert make(2, "train", 0, 5) == make(2, "train", 0, 5)
-    rows = [make(2, "train", seed, index) for seed in (0, 1) for index in range(20)]
+def test_a_problem_belongs_to_its_seed_and_index():
+    assert gsm8k_row(2, "train", 0, 5) == gsm8k_row(2, "train", 0, 5)
+    rows = [gsm8k_row(2, "train", seed, index) for seed in (0, 1) for index in range(20)]
     assert len({str(row) for row in rows}) == 40
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from factories import make_episode, make_question
+from mbpp_rows import mbpp_row
 from messages import Wording
 
 from arc_refinery import records
@@ -16,7 +17,8 @@ from arc_refinery.records.tool_use import Call, Conversation, EpisodeMessage, Qu
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.data import mbpp_question
+from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.questions.sources import (
     CheckedQuestions,
     questions_of,
@@ -31,8 +33,8 @@ DOUBLE = {"text": "Double it.", "code": "def double(n): return 2 * n", "test_lis
 CAPITAL = {"question": "Capital of Peru?", "answer": "Lima"}
 
 
-def generated(form: str = "gsm8k", levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:
-    settings = {"name": name, "form": form, "source": "generator", "levels": levels, "n_questions": n}
+def generated(levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:
+    settings = {"name": name, "form": "gsm8k", "source": "generator", "levels": levels, "n_questions": n}
     return Questions.model_validate(settings)
 
 
@@ -56,17 +58,6 @@ def test_generated_sums_come_from_each_level_in_turn():
     ]
 
 
-def test_generated_programs_come_from_each_level_in_turn():
-    questions = list(questions_of(generated("mbpp", levels=(2, 1), n=3), "heldout", 7))
-    seed = stream_seed(7, "mine")
-    rows = [mbpp_row(level, "heldout", seed, number) for number, level in enumerate((2, 1, 2))]
-    assert [(question.question_id, question.reference) for question in questions] == [
-        (f"mine/{number:06d}", row["code"]) for number, row in enumerate(rows)
-    ]
-    for question, row in zip(questions, rows, strict=True):
-        assert question.asserts == Asserts((*row["test_list"], *row["challenge_test_list"]))
-
-
 def test_questions_depend_on_the_seed_and_the_name_of_their_set():
     first, again, seeded = (list(questions_of(generated(), "train", seed)) for seed in (0, 0, 1))
     named = list(questions_of(generated(name="other"), "train", 0))
@@ -74,9 +65,8 @@ def test_questions_depend_on_the_seed_and_the_name_of_their_set():
     assert len({question.text for question in first + seeded + named}) == 18
 
 
-@pytest.mark.parametrize("form", ["gsm8k", "mbpp"])
-def test_no_text_is_on_both_sides_whatever_the_seeds(form: str):
-    settings = generated(form, levels=(1, 2), n=60)
+def test_no_text_is_on_both_sides_whatever_the_seeds():
+    settings = generated(levels=(1, 2), n=60)
     train = {question.text.partition("\n")[0] for question in questions_of(settings, "train", 0)}
     heldout = {
         question.text.partition("\n")[0] for seed in (0, 1) for question in questions_of(settings, "heldout", seed)
@@ -163,8 +153,8 @@ def test_programs_that_their_own_asserts_do_not_pass_are_left_out_and_named(exec
     wording(f"{name}: {reason}")
 
 
-def test_generated_programs_are_all_kept(executors: Executors):
-    questions = list(questions_of(generated("mbpp", levels=(1, 2, 3), n=9), "train", 0))
+def test_programs_that_pass_their_asserts_are_all_kept(executors: Executors):
+    questions = [mbpp_question(mbpp_row(index), "q", "here") for index in range(9)]
     assert with_valid_reference(questions, *executors) == CheckedQuestions(questions, {}, {})
 
 

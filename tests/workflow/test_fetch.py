@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from checkout import TINY, TOOLS, Checkout
 from hub import Hub, files_of
+from mbpp_rows import mbpp_row
 from processes import BIN
 
 from arc_refinery import records
@@ -15,7 +16,7 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
-from arc_refinery.tool_use.questions.generator import gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.generator import gsm8k_row
 
 pytestmark = pytest.mark.snakemake
 
@@ -138,9 +139,7 @@ def test_questions_come_from_the_hub(hub: Hub, fresh: Checkout):
     rows = {"main/train.jsonl": [gsm8k_row(1, "train", 0, number) for number in range(4)]}
     rows["main/test.jsonl"] = [gsm8k_row(1, "heldout", 0, number) for number in range(3)]
     hub.add("dataset", "someone/sums", {name: json_lines(file_rows) for name, file_rows in rows.items()})
-    hub.add(
-        "dataset", "someone/code", {"code.jsonl": json_lines([mbpp_row(1, "train", 0, number) for number in range(2)])}
-    )
+    hub.add("dataset", "someone/code", {"code.jsonl": json_lines([mbpp_row(number) for number in range(2)])})
 
     def change(content: dict[str, Any]) -> None:
         hub_keys = {"source": "hub", "repository": "someone/sums"}

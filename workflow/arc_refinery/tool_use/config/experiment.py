@@ -101,7 +101,7 @@ class Questions(RowsSource):
         "(docs/tool-use.md)."
     )
     source: Literal["generator", "file", "hub"] = Field(
-        description="`generator`: generated; `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
+        description="`generator`: generated (`gsm8k`); `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
     )
     path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
     repository: Line | None = Field(None, description="For `hub`: name of the data set.")
@@ -124,8 +124,10 @@ class Questions(RowsSource):
 
     @model_validator(mode="after")
     def _generated_sets_can_be_made(self) -> "Questions":
-        if self.source == "generator" and self.form == "text":
-            raise ValueError("the generator makes no questions of the form `text`; set source to `file` or `hub`")
+        if self.source == "generator" and self.form != "gsm8k":
+            raise ValueError(
+                f"the generator makes no questions of the form `{self.form}`; set source to `file` or `hub`"
+            )
         if self.source == "generator" and self.n_questions is None:
             raise ValueError("n_questions is missing: the generator needs the number to make")
         return self

@@ -1,4 +1,4 @@
-"""Generate problems that need a calculator or a few lines of code, as rows of GSM8K and MBPP.
+"""Generate problems that need a calculator, as rows of GSM8K.
 
 A problem is drawn from the stream of (seed, level, split, index). Its text alone decides its split (`split_of`), so
 that no held-out text is ever in a training set, for any seeds.
@@ -6,7 +6,6 @@ that no held-out text is ever in a training set, for any seeds.
 
 import hashlib
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,7 +40,7 @@ ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 
 def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
     """Return a problem: `question`; `answer` with one line per step, its calculation marked, and `#### number`."""
-    rng = _stream("gsm8k", level, split, seed, index)
+    rng = random.Random(stream_seed(seed, "gsm8k", level, split, index))
     difficulty = _DIFFICULTIES[level]
     while True:
         n_steps = rng.randint(*difficulty.steps)
@@ -52,26 +51,10 @@ def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
             return {"question": question, "answer": "\n".join([*lines, f"#### {value}"])}
 
 
-def mbpp_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
-    """Return a small function to write, with three asserts in `test_list` and two in `challenge_test_list`."""
-    rng = _stream("mbpp", level, split, seed, index)
-    while True:
-        row = _function(rng, rng.randint(*_DIFFICULTIES[level].steps))
-        if split_of(row["text"]) == split:
-            return row | {"task_id": index}
-
-
 def split_of(text: str) -> QuestionSplit:
     """Return the split of a question, by its text alone: one in eight is held out."""
     is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % _HELD_OUT_ONE_IN == 0
     return "heldout" if is_held_out else "train"
-
-
-def _stream(form: str, level: int, split: QuestionSplit, seed: int, index: int) -> random.Random:
-    return random.Random(stream_seed(seed, form, level, split, index))
-
-
-# ---- arithmetic ----
 
 
 def _expression(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[str, list[str], int]:
@@ -187,88 +170,3 @@ def _left_over(rng: random.Random, who: str, things: str, value: int, _digits: t
 
 def _line(before: str, calculation: str, value: int, unit: str) -> str:
     return f"{before} {calculation} = <<{calculation.replace(' ', '')}={value}>>{value} {unit}."
-
-
-# ---- small functions ----
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One operation of a function on a list of whole numbers: in words, as code, and as a callable."""
-
-    name: str
-    words: str
-    code: str
-    compute: Callable[[list[int], int], Any]
-    parameter: tuple[int, int] = (0, 0)  # minimum and maximum of k
-
-
-_STEPS = (
-    _Step("add", "add {k} to each", "[value + {k} for value in values]", lambda v, k: [x + k for x in v], (11, 99)),
-    _Step(
-        "scale", "multiply each by {k}", "[{k} * value for value in values]", lambda v, k: [k * x for x in v], (3, 19)
-    ),
-    _Step("square", "square each", "[value**2 for value in values]", lambda v, _: [x * x for x in v]),
-    _Step(
-        "above",
-        "keep those greater than {k}",
-        "[value for value in values if value > {k}]",
-        lambda v, k: list(filter(lambda x: x > k, v)),
-        (-20, 60),
-    ),
-    _Step(
-        "multiples",
-        "keep those divisible by {k}",
-        "[value for value in values if value % {k} == 0]",
-        lambda v, k: [x for x in v if x == x // k * k],
-        (2, 5),
-    ),
-    _Step("reverse", "reverse their order", "values[::-1]", lambda v, _: list(reversed(v))),
-    _Step("order", "sort them in ascending order", "sorted(values)", lambda v, _: sorted(v)),
-    _Step("first", "keep the first {k}", "values[:{k}]", lambda v, k: [x for i, x in enumerate(v) if i < k], (2, 5)),
-    _Step("distinct", "drop repeated ones and sort the others", "sorted(set(values))", lambda v, _: sorted({*v})),
-)
-_ENDINGS = (
-    _Step("list", "return them as a list", "values", lambda v, _: v),
-    _Step("sum", "return their sum", "sum(values)", lambda v, _: sum(v)),
-    _Step("count", "return how many there are", "len(values)", lambda v, _: len(v)),
-    _Step("largest", "return the largest, or 0 without any", "max(values, default=0)", lambda v, _: max([*v] or [0])),
-    _Step(
-        "span",
-        "return the largest minus the smallest, or 0 without any",
-        "max(values, default=0) - min(values, default=0)",
-        lambda v, _: max(v) - min(v) if v else 0,
-    ),
-)
-N_SHOWN, N_MORE = 3, 2  # asserts
-
-
-def _function(rng: random.Random, n_steps: int) -> _Row:
-    """Return a row without its `task_id`."""
-    steps = [*rng.sample(_STEPS, n_steps), rng.choice(_ENDINGS)]
-    filled = [(step, rng.randint(*step.parameter)) for step in steps]
-    name = "_".join(step.name for step in steps)
-    words = [step.words.format(k=k) for step, k in filled]
-    code = [step.code.format(k=k) for step, k in filled]
-    body = [*(f"    values = {line}" for line in code[:-1]), f"    return {code[-1]}"]
-    examples = [_example(rng, filled) for _ in range(N_SHOWN + N_MORE)]
-    if all(result == examples[0][1] for _, result in examples):  # or a constant would pass
-        return _function(rng, n_steps)
-    asserts = [f"assert {name}({values}) == {result}" for values, result in examples]
-    return {
-        "text": f"Write a function {name} that takes a list of whole numbers. It should {', then '.join(words)}.",
-        "code": "\n".join([f"def {name}(values):", *body]),
-        "test_list": asserts[:N_SHOWN],
-        "test_setup_code": "",
-        "challenge_test_list": asserts[N_SHOWN:],
-    }
-
-
-def _example(rng: random.Random, steps: list[tuple[_Step, int]]) -> tuple[list[int], Any]:
-    """Return a list and the result of the steps on it."""
-    values = [rng.randrange(-50, 100) for _ in range(rng.randint(2, 8))]
-    values += rng.sample(values, rng.randint(0, 2))  # some twice
-    result: Any = values
-    for step, k in steps:
-        result = step.compute(result, k)
-    return values, result

@@ -16,13 +16,8 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.questions.data import (
-    SHOWN_TEST,
-    gsm8k_question,
-    mbpp_question,
-    questions_from_file,
-)
-from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row, mbpp_row
+from arc_refinery.tool_use.questions.data import SHOWN_TEST, gsm8k_question, questions_from_file
+from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row
 
 
 def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
@@ -52,13 +47,7 @@ def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator
     seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
     for number in range(settings.n_questions or 0):
         level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
-        match settings.form:
-            case "gsm8k":
-                yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
-            case "mbpp":
-                yield replace(mbpp_question(mbpp_row(level, split, seed, number), name, name), question_id=name)
-            case "text":
-                raise AssertionError("the config refuses such a set")
+        yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
 
 
 @dataclass(frozen=True, slots=True)
