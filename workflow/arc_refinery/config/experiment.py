@@ -43,13 +43,13 @@ class Needs(Strict):
         8.0,
         ge=0,
         le=100,
-        description="Minimum compute capability per GPU; 0: any. bfloat16 needs 8.0 (Ampere); the pinned torch, 7.5.",
+        description="Minimum compute capability per GPU; 0: any. bfloat16 needs 8.0 (Ampere).",
     )
     gpu_cuda: float = Field(
         13.0,
         ge=0,
         le=100,
-        description="CUDA version that a GPU's driver must support; 0: any. The pinned environments need 13.0.",
+        description="CUDA version that a GPU's driver must support; 0: any.",
     )
     runtime: PositiveInt = Field(60, description="Time limit in minutes.")
     requirements: LineOrNone = Field("", description="HTCondor requirements expression, e.g. to pin a machine.")

@@ -31,11 +31,9 @@ class PolicyGradient(Optimizer):
 
     advantage: Line = Field(
         GROUP,
-        description="What a completion's reward is compared with (docs/methods.md). `group`: the mean of its group "
-        "(GRPO, Shao et al. 2024); `leave-one-out`: that of the group's other completions (RLOO, Ahmadian et al. "
-        "2024); `best-of-4`, or another number: counts what it adds to the best of so many, which leaves room for "
-        "diversity (Walder and Karkhanis 2025); `others`, for on-policy turns and tool use: from turn 2 on, the mean "
-        "of the group's other episodes that have this turn; or `file.py:name`, a function of your own.",
+        description="What a completion's reward is compared with (docs/methods.md): `group`, `leave-one-out`, "
+        "`best-of-4` or another number, `others` (on-policy turns and tool use), or `file.py:name`, a function of "
+        "your own.",
     )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
@@ -57,8 +55,8 @@ class PolicyGradient(Optimizer):
     )
     steps_per_generation: PositiveInt = Field(
         1,
-        description="Optimizer steps whose prompts are answered as one batch, which takes less time; all steps except "
-        "the first learn from completions of older weights (docs/methods.md). `save_steps` must be a multiple.",
+        description="Optimizer steps whose prompts are answered as one batch, which is faster; steps after "
+        "the first learn from older completions (docs/methods.md). `save_steps` must be a multiple.",
     )
     scale_rewards: Annotated[Literal["group", "batch", "none"], TRL] = Field(
         "batch", description="Divide advantages by the rewards' deviation over this."
@@ -83,14 +81,13 @@ class PolicyGradient(Optimizer):
     prompts_per_step: PositiveInt = Field(1, description="Prompts per optimizer step.")
     shared_prefix: Literal["auto", "off"] = Field(
         "auto",
-        description="Read each prompt once for all of its completions in training: faster, in less memory, equal but "
-        "for rounding (docs/methods.md). `auto`: where the model allows it, which excludes Unsloth and sliding "
-        "windows.",
+        description="Read each prompt once for all of its completions in training, equal but for rounding. "
+        "`auto`: where the model allows it (docs/methods.md).",
     )
     n_heldout: NonNegativeInt = Field(
         0,
-        description="Prompts held out of training; the checkpoint with the best mean reward on them becomes the "
-        "adapter. 0: the last step does.",
+        description="Prompts held out of training; the checkpoint with the best mean reward on them becomes "
+        "the adapter. 0: the last step.",
     )
     keep_best: PositiveInt = Field(
         2, description="Checkpoints with the best held-out reward to keep, in addition to the newest."

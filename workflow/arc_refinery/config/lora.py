@@ -20,8 +20,7 @@ class Lora(Strict):
     )
     load_in_4bit: bool = Field(
         False,
-        description="Train with the model's weights in 4 bits (bitsandbytes nf4, GPU only; not for GRPO with a vLLM "
-        "sampler, which cannot load them).",
+        description="Train with the model's weights in 4 bits (bitsandbytes nf4, GPU only; not with a vLLM sampler).",
     )
 
 
@@ -78,8 +77,8 @@ class Imitation(Optimizer):
 
     loss_type: Annotated[Literal["nll", "dft"], TRL] = Field(
         "nll",
-        description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability, so that "
-        "unlikely targets are not forced on the model (Wu et al. 2025).",
+        description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability "
+        "(Wu et al. 2025).",
     )
     save_steps: Annotated[PositiveInt, TUNING, TRL] = Field(
         200, description=Optimizer.model_fields["save_steps"].description

@@ -24,8 +24,7 @@ class ModelConfig(Strict):
     )
     revision: Line | None = Field(
         None,
-        description="For a hub model: branch, tag or commit to fetch; default: the default branch. The report shows "
-        "the fetched commit; set it here to pin it.",
+        description="For a hub model: branch, tag or commit; default: the default branch. The report shows the commit.",
     )
     backend: Backend = Field("transformers", description="Library that samples from the model.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
@@ -35,7 +34,7 @@ class ModelConfig(Strict):
     n_threads: Threads = Field(
         1,
         le=1024,
-        description="CPU threads for sampling and training; not taken from the machine, because results depend on it.",
+        description="CPU threads for sampling and training; results depend on it.",
     )
     tensor_parallel_size: PositiveInt = Field(1, description="GPUs that share one vLLM sampler.")
     gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
@@ -43,18 +42,18 @@ class ModelConfig(Strict):
     )
     kv_cache_gb: Annotated[Gigabytes | None, TUNING] = Field(
         None,
-        description="GiB of vLLM's KV cache when sampling, so that several jobs can share a GPU; "
+        description="GiB of vLLM's KV cache when sampling, so that jobs can share a GPU; "
         "`gpu_memory_utilization` is then only the share that must be free at the start.",
     )
     kv_cache_dtype: KvCacheDtype = Field(
         "auto",
-        description="Precision of vLLM's KV cache when it samples, except in training. `auto`: that of `dtype`; "
-        "`fp8`: half as large and faster to read, but completions change slightly (H100 or H200 only).",
+        description="Precision of vLLM's KV cache, except in training. `auto`: that of `dtype`; `fp8`: half "
+        "as large, but completions change slightly (H100 or H200 only).",
     )
     batch_invariant: bool = Field(
         False,
-        description="vLLM's mode in which sums do not depend on the batch, except in training: a resumed or "
-        "differently sharded job is meant to write the same. Slower; GPU only.",
+        description="vLLM's mode in which sums do not depend on the batch, except in training, so that "
+        "resumed or differently sharded jobs give the same. Slower; GPU only.",
     )
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
 
@@ -96,13 +95,13 @@ class Sandbox(Strict):
     memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: Annotated[PositiveInt, GRADING] = Field(
         1,
-        description="For grading: programs that may share a process, if they cannot disturb each other; 32 makes bulk "
-        "scoring cheaper, 1 isolates every program.",
+        description="For grading: programs that may share a process, if they cannot disturb each other; 32 is "
+        "faster, 1 isolates each.",
     )
     allow_without_seccomp: bool = Field(
         False,
-        description="Execute programs even if the kernel cannot filter their system calls: they can then reach "
-        "whatever the user can. The report mentions it.",
+        description="Execute programs even if the kernel cannot filter their system calls; they can then "
+        "reach whatever the user can.",
     )
 
     def limits(self) -> Limits:

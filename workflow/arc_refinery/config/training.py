@@ -46,8 +46,8 @@ class Guard(Strict):
     )
     max_zero_variance: Share = Field(
         0.9,
-        description="Collapsed when in more than this share of the groups all completions earn the same reward, though "
-        "fewer than half of them are right: all answers are alike, so there is nothing to learn from.",
+        description="Collapsed when in more than this share of the groups all completions earn the same "
+        "reward, though fewer than half of them are right.",
     )
     max_kl: NonNegativeFloat = Field(
         0.0, description="Collapsed when the KL from the start exceeds this (nats/token); 0: not checked."
@@ -79,13 +79,13 @@ class Methods(Strict):
     )
     sweep: tuple[dict[str, Any], ...] = Field(
         (),
-        description="One GRPO training per entry, which overrides keys of `lora` and `grpo`, or `dtype`, and is named "
-        "after them: `{learning_rate: 4.0e-6, lora_r: 1}` gives `learning-rate-4e-6-lora-r-1`.",
+        description="One GRPO training per entry, which overrides keys of `lora` and `grpo`, or `dtype`: "
+        "`{learning_rate: 4.0e-6, lora_r: 1}` is named `learning-rate-4e-6-lora-r-1`.",
     )
     seeds: tuple[Seed, ...] = Field(
         (),
-        description="Repeat all training with each of these seeds, to see how much results vary; adapters are then "
-        "called `seed-0`, `sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
+        description="Repeat all training with each of these seeds; adapters are then called `seed-0`, "
+        "`sft-seed-0`, `<run>-seed-0`. Default: once, with the experiment's seed.",
     )
 
     @property

@@ -29,9 +29,8 @@ class Turn(Strict):
     )
     adapter: AdapterName = Field(
         "none",
-        description="Adapter that samples them: `none`; `trained`, in a sweep one arm per run; or the name of one run. "
-        "`trained@1000`: after 1000 steps, if they are among `training.keep_steps`; `trained@*`: one arm per kept "
-        "step.",
+        description="Adapter that samples them: `none`; `trained`, in a sweep one arm per run; the name of "
+        "one run; `trained@1000` of `training.keep_steps`, or `trained@*` for all of them.",
     )
     temperature: Temperature | None = Field(
         None,
@@ -75,8 +74,8 @@ class Arm(BaseArm):
     )
     seed: Seed | None = Field(
         None,
-        description="Seed of this arm's sampling and augmentation (default: the experiment's). Arms with the same "
-        "first turn and seed share first-turn attempts.",
+        description="Seed of this arm's sampling and augmentation; default: the experiment's. Arms with the "
+        "same first turn and seed share first-turn attempts.",
     )
 
     @model_validator(mode="after")
@@ -183,18 +182,18 @@ class Evaluation(Strict):
     )
     comparisons: tuple[tuple[str, str], ...] = Field(
         (),
-        description="Further pairs of arms to compare, such as `[refine-trained, refine-base]`: the first minus the "
-        "second. If there are none, up to three arms are all compared with each other.",
+        description="Further pairs of arms to compare, such as `[refine-trained, refine-base]`: the first "
+        "minus the second. Without any, up to three arms are all compared.",
     )
     seeds: tuple[Seed, ...] = Field(
         (),
-        description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`, to see how much "
-        "results vary. Default: once, with the experiment's seed.",
+        description="Repeat all arms with each of these sampling seeds, as `<arm>-sampling-<seed>`. Default: "
+        "once, with the experiment's seed.",
     )
     primary: Primary | None = Field(
         None,
-        description="The comparison that the experiment was made for, declared before looking at results. The report "
-        "shows it first; its p is not corrected for the number of comparisons (Holm), as all others are.",
+        description="The comparison that the experiment was made for, declared before looking at results; the "
+        "only one that is not corrected (Holm).",
     )
 
     @model_validator(mode="after")

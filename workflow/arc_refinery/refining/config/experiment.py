@@ -44,7 +44,7 @@ class Refining(Compared[Arm]):
     model: PromptedModel = Field(description="The model that answers.")
     models: Mapping[RunName, PromptedModel] = Field(
         default_factory=dict,
-        description="Other models that can sample turns of arms, by name. Their prompts are written as for `model`.",
+        description="Other models that can sample turns of arms, by name; their prompts are those of `model`.",
     )
     problems: Problems | None = Field(None, description="Source of the training problems.")
     parts: Parts | None = Field(None, description="Split of the training tasks.")
@@ -60,8 +60,7 @@ class Refining(Compared[Arm]):
         1,
         ge=1,
         le=1000,  # all their paths are on one command line
-        description="Shards per grading job, because a job takes as long to start as to grade a shard. Does not "
-        "change results.",
+        description="Shards per grading job; does not change results.",
     )
     compare: tuple[Name, ...] = COMPARE
     report_tables: ClassVar = {"attempts": "<results>/attempts.parquet"}

@@ -23,8 +23,8 @@ class Sampling(Strict):
     )
     tasks_per_batch: Annotated[PositiveInt, ATTEMPTS] = Field(
         1,
-        description="Tasks whose prompts transformers samples together. More is faster with few completions per task "
-        "and a large model; completions depend on it.",
+        description="Tasks that transformers samples together: faster with few completions per task. "
+        "Completions depend on it.",
     )
     temperature: Annotated[Temperature, ATTEMPTS] = Field(
         1.0, description="Softmax temperature; 0: greedy, so all completions of a prompt are equal."
@@ -46,8 +46,7 @@ class Refinement(Strict):
     )
     select: Selection = Field(
         "best-distinct",
-        description="Selection of these attempts, best first: `best-distinct` drops an attempt with the same outputs "
-        "as a better one, `best` does not.",
+        description="`best-distinct` drops an attempt with the same outputs as a better one, `best` does not.",
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."
@@ -55,6 +54,5 @@ class Refinement(Strict):
     form: LineOrNone = Field("", description="Form of the feedback; default: the domain's first one.")
     history: History = Field(
         "whole",
-        description="Attempts that prompts of turn 3 and later show. `whole`: all, with their feedback; `last`: only "
-        "the last one, which takes a smaller window.",
+        description="Attempts that prompts of turn 3 and later show: all with their feedback, or only the last one.",
     )

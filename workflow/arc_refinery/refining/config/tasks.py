@@ -32,7 +32,7 @@ class TaskSet(Strict):
     )
     validation: Annotated[bool, REPORT] = Field(
         False,
-        description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
+        description="Settings are chosen by results on this set: the report says so, and the primary "
         "comparison cannot be on it.",
     )
     caveat: Annotated[Text, REPORT] = Field("", description="Text that the report prints next to this set's results.")

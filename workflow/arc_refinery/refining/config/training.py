@@ -15,14 +15,14 @@ from arc_refinery.refining.config.rewards import AttemptTerm
 class Demonstrations(Strict):
     targets: Literal["source", "attempts", "nearest"] = Field(
         "source",
-        description="The correct program of a row: `source`: the task's own (only for tasks shown without "
-        "augmentation); `attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one whose "
-        "program is most like the incorrect one.",
+        description="The correct program of a row: `source`: the task's own (without augmentation); "
+        "`attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one most like the "
+        "incorrect program.",
     )
     n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(
         1.0,
-        description="Skip tasks where a larger share of the attempts is correct; 0 keeps only tasks that none solved.",
+        description="Skip tasks where a larger share of the attempts is correct.",
     )
 
 
@@ -36,12 +36,10 @@ class PromptChoice(Strict):
     max_pass_rate: Share = Field(1.0, description="Leave out tasks where a larger share of them is right.")
     probe: PositiveInt | None = Field(
         None,
-        description="Completions per prompt, sampled before GRPO by the model that it starts from, as jobs of their "
-        "own. From their pass rates follows the chance that a group has right and wrong completions. Default: no "
-        "prompt is probed.",
+        description="Completions per prompt, sampled before GRPO by the model that it starts from; default: none.",
     )
     min_mixed: Share = Field(
-        0.5, description="With `probe`: leave out prompts where that chance is smaller; docs/methods.md."
+        0.5, description="With `probe`: least chance that a group has right and wrong completions (docs/methods.md)."
     )
 
     @model_validator(mode="after")
@@ -60,16 +58,15 @@ class Sft(Imitation):
 class Grpo(PolicyGradient):
     rollout: Annotated[Literal["prepared", "on-policy"], PROMPTS] = Field(
         "prepared",
-        description="`prepared`: answer each prompt once; `on-policy`: answer it, execute the answer, append the "
-        "feedback, refine, up to `n_turns` answers; they carry loss, the feedback does not. A solved answer ends the "
-        "episode.",
+        description="`prepared`: answer each prompt once; `on-policy`: answer, read the feedback, refine, up "
+        "to `n_turns` answers. A solved answer ends the episode.",
     )
     n_turns: Annotated[int, PROMPTS] = Field(
         2,
         ge=2,
         le=100,
-        description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, an answer reads "
-        "only the one before, and of three answers or more only the last one carries loss.",
+        description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, of three "
+        "answers or more only the last one carries loss.",
     )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
         (AttemptTerm(reward="solved"),),
@@ -78,8 +75,8 @@ class Grpo(PolicyGradient):
     )
     refill: NonNegativeInt = Field(
         0,
-        description="Draw other prompts, at most so many times in a step, instead of those whose completions all earn "
-        "the same (dynamic sampling, DAPO, Yu et al. 2025). For where sampling is fast (docs/methods.md).",
+        description="How often per step other prompts are drawn instead of those whose completions all earn "
+        "the same (dynamic sampling, DAPO; docs/methods.md).",
     )
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
     n_processes: Annotated[PositiveInt, TUNING] = Field(
@@ -166,13 +163,13 @@ class Training(Lengths, Methods):
     )
     evaluated_tasks: Literal["leave-out", "keep"] = Field(
         "leave-out",
-        description="Training tasks that are also in an evaluation set (other than `sets`), in any symmetry, colors "
-        "or order of pairs: `leave-out`, or `keep` and report how many.",
+        description="Training tasks that are also in an evaluation set (other than `sets`): leave them out, "
+        "or keep and report them.",
     )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",
-        description="Prompts of GRPO. `first-turn`: answer the task (needed by `rollout: on-policy`); `second-turn`: "
-        "refine the best incorrect attempt on it.",
+        description="Prompts of GRPO: answer the task (needed by `rollout: on-policy`), or refine the best "
+        "incorrect attempt on it.",
     )
     prompts_per_task: PositiveInt = Field(
         1, description="For `first-turn`: prompts per task, each with its own augmentation."
@@ -185,9 +182,8 @@ class Training(Lengths, Methods):
     grpo: Grpo | None = Field(None, description=Methods.model_fields["grpo"].description)
     keep_steps: tuple[PositiveInt, ...] = Field(
         (),
-        description="Steps of GRPO, multiples of `grpo.save_steps`, whose adapters are results, too: `trained@1000`, "
-        "for arms, and in the folder `adapters`. Each is evaluated while training continues. Does not change the "
-        "final adapter.",
+        description="Steps of GRPO, multiples of `grpo.save_steps`, whose adapters can be evaluated as "
+        "`trained@1000`. Does not change the final adapter.",
     )
     keep_every: PositiveInt | None = Field(
         None, description="Instead of `keep_steps`: each multiple of this before `grpo.max_steps`."

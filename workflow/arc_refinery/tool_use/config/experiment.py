@@ -56,20 +56,18 @@ class ToolChoice(Entry):
     )
     where: Literal["sandbox", "process"] = Field(
         "sandbox",
-        description="For an own tool: `sandbox`: without files and network; `process`: in the job's own process.",
+        description="For an own tool: without files and network, or in the job's own process.",
     )
     seconds: PositiveFloat | None = Field(
         None,
         ge=0.01,
         le=86_400,
-        description="Time limit of a call, of CPU time in the sandbox; default: `sandbox.cpu_seconds`, or 10 in the "
-        "job's process.",
+        description="Time limit of a call; default: `sandbox.cpu_seconds`, or 10 in the job's process.",
     )
     retry_on: Annotated[tuple[Line, ...], BeforeValidator(_names)] = Field(
         (),
-        description="For `where: process`: exceptions (`[OperationalError]`; also those derived from them) which mean "
-        "that the tool could not work, whatever the call (docs/tool-use.md). The model reads any other one as a "
-        "result.",
+        description="For `where: process`: exceptions (`[OperationalError]`; also those derived from them) "
+        "which mean that the tool could not work (docs/tool-use.md).",
     )
     max_result_chars: ResultChars | None = Field(
         None, description="Longest result; longer ones are cut; default: `generation.max_result_chars`."
@@ -97,11 +95,10 @@ class ToolChoice(Entry):
 class Questions(RowsSource):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     form: Form = Field(
-        description="Expected answer: `gsm8k`: a number; `mbpp`: a function, tested by asserts; `text`: a text "
-        "(docs/tool-use.md)."
+        description="Expected answer: a number, a function tested by asserts, or a text (docs/tool-use.md)."
     )
     source: Literal["generator", "file", "hub"] = Field(
-        description="`generator`: generated (`gsm8k`); `file`: rows on disk; `hub`: a data set of the Hugging Face hub."
+        description="Generated (`gsm8k`), rows on disk, or a data set of the hub."
     )
     path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
     repository: Line | None = Field(None, description="For `hub`: name of the data set.")
@@ -113,7 +110,7 @@ class Questions(RowsSource):
         (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
     )
     n_questions: PositiveInt | None = Field(
-        None, description="For `generator`: how many to make; otherwise how many to read, from the first; default: all."
+        None, description="Questions to generate, or to read, from the first; default: all."
     )
     shards: Annotated[PositiveInt, TUNING] = Field(
         1, description="Jobs that run the episodes on this set; does not change results."
@@ -165,8 +162,7 @@ class Generation(Strict):
     )
     call_format: CallFormatName = Field(
         "auto",
-        description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does. Another "
-        "value is refused if the chat template writes calls differently.",
+        description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does.",
     )
     system: Text = Field("", description="System message before each question; empty: none.")
     # training samples with keys of its own
@@ -188,9 +184,7 @@ class Generation(Strict):
 
 
 class ToolSft(Imitation):
-    without_tools: Annotated[Share, ROWS] = Field(
-        0.5, description="Share of SFT examples that call no tool, so that GRPO has something left to learn."
-    )
+    without_tools: Annotated[Share, ROWS] = Field(0.5, description="Share of SFT examples that call no tool.")
     n_questions: Annotated[PositiveInt | None, ROWS] = Field(
         None, description="Training questions per set to demonstrate, from the first; default: all."
     )
@@ -204,8 +198,8 @@ class ToolTraining(Methods):
 class ToolArm(BaseArm):
     adapter: RunName = Field(
         "none",
-        description="Adapter used: `none`; `sft`, the one after SFT; `trained`, the one after all training, one arm "
-        "per run if there are several; or the name of one run of a sweep or seed.",
+        description="Adapter used: `none`; `sft`; `trained`, one arm per run if there are several; or the "
+        "name of one run.",
     )
     tools: bool = Field(True, description="Whether tools are offered.")
 
@@ -226,8 +220,7 @@ class ToolEvaluation(Strict):
     )
     questions_per_batch: PositiveInt = Field(
         8,
-        description="Questions whose episodes run together, `n_predictions` of each; results and memory use depend on "
-        "it.",
+        description="Questions whose episodes run together; results and memory use depend on it.",
     )
 
     @model_validator(mode="after")

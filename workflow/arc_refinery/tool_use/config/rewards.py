@@ -76,11 +76,9 @@ class ToolGrpo(PolicyGradient):
     rewards: Annotated[tuple[EpisodeTerm, ...], AfterValidator(distinct)] = Field(
         CORRECT,
         min_length=1,
-        description="Terms whose weighted sum is the reward in training: each a name, or a section. The evaluation "
-        "counts correct answers, whatever the terms are.",
+        description="Terms whose weighted sum is the reward in training: each a name, or a section.",
     )
     max_failed: Annotated[Share, TUNING] = Field(
         0.05,
-        description="Training ends when a tool could not work in more than this share of the episodes of 50 steps. Up "
-        "to it, such episodes are left out of their groups, and counted.",
+        description="Training ends when a tool could not work in more than this share of the episodes of 50 steps.",
     )

@@ -55,12 +55,12 @@ class PromptedModel(sampling.PromptedModel):
 
 class Refinement(sampling.Refinement):
     include_errors: bool = Field(
-        True, description="Also refine programs that failed before they could be called, or ran out of time or memory."
+        True, description="Also refine programs that failed before they could be called, or at a limit."
     )
     form: FeedbackForm = Field(
         FORMS[0],
-        description="Form of the feedback: `failing-tests`: each shown test that fails, with the value that the "
-        "program gave; `traceback`: as Python shows it; `verdict-only`: how many shown tests pass.",
+        description="Form of the feedback: each shown test that fails, with the program's value; as Python "
+        "shows it; or only how many shown tests pass.",
     )
 
 

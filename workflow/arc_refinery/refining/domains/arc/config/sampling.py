@@ -15,9 +15,8 @@ LEARNED = "learned"
 class PromptedModel(sampling.PromptedModel):
     template: Annotated[Line, PROMPTS] = Field(
         "words",
-        description="Wording of prompts: `compact` for the embedded model; `words`, our own for other models; "
-        "`learned`, the model's own, taken from `template_rows`; or a folder written by `arc-refinery prompts "
-        "export` or `prompts learn`.",
+        description="Wording of prompts: `compact` (the embedded model's), `words` (ours), `learned` from "
+        "`template_rows`, or a folder that `arc-refinery prompts export` or `prompts learn` wrote.",
     )
     colors: Annotated[tuple[str, ...] | None, PROMPTS] = Field(
         None, description="Ten words for the colors 0 to 9, instead of the template's own."
@@ -38,7 +37,7 @@ class TemplateRows(RowsSource):
         description="`hub`: a data set of the Hugging Face hub; `file`: rows on disk."
     )
     path: Line | None = Field(
-        None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file, or a folder of them."
+        None, description="For `file`: a .jsonl, .json (also .gz) or .parquet file, or a folder of them."
     )
     repository: Line | None = Field(None, description="For `hub`: name of the data set.")
     files: Line | None = Field(
@@ -57,15 +56,15 @@ TestInputs = Literal["all", "one"]
 class Sampling(sampling.Sampling):
     use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
     test_inputs: TestInputs = Field(
-        "all", description="Test inputs that a first-turn prompt shows: all of the task's, or one drawn at random."
+        "all", description="Test inputs that a first-turn prompt shows: all, or one drawn at random."
     )
 
 
 class Refinement(sampling.Refinement):
     form: FeedbackForm = Field(
         "given",
-        description="Form of the feedback on a train pair: `given`: that it is correct, or the grid that the program "
-        "gave; `residual`: that grid and the expected one, as a pair of a first turn.",
+        description="Form of the feedback on a train pair: `given`: the grid that the program gave; "
+        "`residual`: that grid and the expected one, as a new pair.",
     )
 
 

