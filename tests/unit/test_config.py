@@ -663,14 +663,14 @@ def test_writing_twice_changes_nothing(tmp_path: Path):
     assert (readme.read_text(), (tmp_path / "schema.json").read_text()) == first
 
 
-def test_the_reference_has_a_row_with_type_default_and_meaning():
+def test_the_reference_has_a_row_with_value_and_meaning():
     lines = config_docs.reference().splitlines()
-    assert "| `top_p` | float | `0.95` | Nucleus sampling: probability mass to sample from. |" in lines  # has a default
-    assert "| `window` | int |  | Longest prompt and completion together, in tokens. |" in lines  # must be given
+    assert "| `top_p` | float, `0.95` | Nucleus sampling: probability mass to sample from. |" in lines  # has a default
+    assert "| `window` | int, required | Longest prompt and completion together, in tokens. |" in lines  # must be given
     rows = [line for line in lines if line.startswith("| `loss_type` |")]
     row = rows[1]  # SFT has one, too
-    assert row.startswith("| `loss_type` | `grpo` or `dr_grpo` or `dapo` or ")
-    assert row.endswith('| `"grpo"` | How token losses are clipped and averaged (TRL). |')
+    assert row.startswith("| `loss_type` | **`grpo`** or `dr_grpo` or `dapo` or ")
+    assert row.endswith("`vespo` | How token losses are clipped and averaged (TRL). |")
 
 
 def keys_in_schema(schema: dict[str, Any], definitions: dict[str, Any], section: str = "") -> Iterator[tuple[str, str]]:

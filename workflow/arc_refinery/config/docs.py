@@ -76,7 +76,7 @@ def reference() -> str:
         for line, sections in parts[experiments].items():
             tables.setdefault(", ".join(sections), []).append(line)
         for sections_of_table, table in tables.items():
-            lines += [f"\n### {sections_of_table}\n\n| key | type | default | meaning |\n|---|---|---|---|\n", *table]
+            lines += [f"\n### {sections_of_table}\n\n| key | value | meaning |\n|---|---|---|\n", *table]
     return "".join(lines)
 
 
@@ -87,7 +87,7 @@ def _experiments() -> Iterator[tuple[str, str, str]]:
 
 
 def _rows(title: str, model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
-    """Yield section, key, and type, default and meaning, of the keys of a section and of the sections in it."""
+    """Yield section, key, and value and meaning, of the keys of a section and of the sections in it."""
     sections: list[tuple[str, type[BaseModel]]] = []
     for name, field in model.model_fields.items():
         kind = _type(field.annotation)
@@ -95,7 +95,7 @@ def _rows(title: str, model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
             kind = "list" if get_origin(field.annotation) is tuple else "section"
             path = name if title == "the top level" else f"{title.strip('`')}.{name}"
             sections.append((f"`{path}`", section))
-        yield title, name, f"{kind} | {_default(field)} | {field.description}"
+        yield title, name, f"{_value(kind, field)} | {field.description}"
     for path, section in sections:
         yield from _rows(path, section)
 
@@ -124,10 +124,13 @@ def _without_none(annotation: Any) -> Any:
     return next(kind for kind in get_args(annotation) if kind is not type(None))
 
 
-def _default(field: Any) -> str:
+def _value(kind: str, field: Any) -> str:
+    """Return a key's type and default; of several names, the default is bold."""
     if field.default is PydanticUndefined:
-        return "" if field.default_factory is None else "see below"
+        return f"{kind}, required" if field.default_factory is None else kind
     if field.default in (None, ""):
-        return "none"
+        return f"{kind} or none"
+    if f"`{field.default}`" in kind:
+        return kind.replace(f"`{field.default}`", f"**`{field.default}`**")
     value = list(field.default) if isinstance(field.default, tuple) else field.default
-    return f"`{json.dumps(value, default=lambda section: section.model_dump(exclude_defaults=True))}`"
+    return f"{kind}, `{json.dumps(value, default=lambda section: section.model_dump(exclude_defaults=True))}`"
