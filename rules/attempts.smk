@@ -6,7 +6,7 @@ rule first_prompts:
         tasks="<results>/tasks/{tasks}.parquet",
         overlap=[],
         template=kind.inputs.templates(experiment),
-        model=of(kind.inputs.sampler, "tasks", "branch"),
+        model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -21,7 +21,7 @@ rule first_prompts:
         **needs("cpu"),
     params:
         flags=flags_of(kind.first_prompts, "tasks", "branch"),
-        overlap=flag_of_input("--overlap", "overlap"),
+        overlap=optional_flag("--overlap", "overlap"),
     message:
         "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
@@ -31,8 +31,8 @@ rule first_prompts:
 rule sample:
     input:
         prompts="<results>/{tasks}/{branch}/prompts.parquet",
-        model=of(kind.inputs.sampler, "tasks", "branch"),
-        adapter=of(kind.inputs.adapter, "tasks", "branch"),
+        model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
+        adapter=from_wildcards(kind.inputs.adapter, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/attempts/{shard}.parquet",
     log:
@@ -45,9 +45,9 @@ rule sample:
         tuning=flags_of(kind.sample, "tasks", "branch", tuning=True),
     params:
         flags=flags_of(kind.sample, "tasks", "branch"),
-        adapter=flag_of_input("--lora-path", "adapter"),
+        adapter=optional_flag("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
-        n_shards=of(type(experiment).n_shards, "tasks"),
+        n_shards=from_wildcards(type(experiment).n_shards, "tasks"),
     message:
         "sample: {wildcards.tasks}, {wildcards.branch}, shard {wildcards.shard}"
     shell:
@@ -57,7 +57,7 @@ rule sample:
 
 rule grade:
     input:
-        attempts=of(kind.inputs.attempts_to_grade, "tasks", "branch", "job"),
+        attempts=from_wildcards(kind.inputs.attempts_to_grade, "tasks", "branch", "job"),
         tasks="<results>/tasks/{tasks}.parquet",
     output:
         "<results>/{tasks}/{branch}/verdicts/{job}.parquet",

@@ -15,12 +15,12 @@ def config_origin() -> str:
     return files[-1] if files else "config/config.yaml"
 
 
-def of(ask, *names, **fixed):
-    """A function of wildcards that calls `ask` with the experiment and the values of these wildcards."""
+def from_wildcards(function, *names, **fixed):
+    """A function of wildcards that calls `function` with the experiment and the values of these wildcards."""
 
     def answer(wildcards):
         try:
-            return ask(experiment, *(getattr(wildcards, name) for name in names), **fixed)
+            return function(experiment, *(getattr(wildcards, name) for name in names), **fixed)
         except InputError as error:
             raise WorkflowError(str(error))
 
@@ -29,7 +29,7 @@ def of(ask, *names, **fixed):
 
 def flags_of(stage, *names, tuning=False):
     """Flags of a stage that decide its result, for `params`; with `tuning` all others, for `resources`: no job runs again."""
-    planned = of(stage, *names)
+    planned = from_wildcards(stage, *names)
 
     def flags(wildcards):
         return planned(wildcards).flags(tuning)
@@ -37,7 +37,7 @@ def flags_of(stage, *names, tuning=False):
     return flags
 
 
-def flag_of_input(flag, name):
+def optional_flag(flag, name):
     """The flag of an input that not all jobs of a rule have."""
 
     def words(wildcards, input):

@@ -3,7 +3,7 @@
 
 rule compare:
     input:
-        of(inputs.reports, origin=config_origin()),
+        from_wildcards(inputs.reports, origin=config_origin()),
     output:
         markdown="results/compare.md",
         html="results/compare.html",

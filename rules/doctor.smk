@@ -35,7 +35,7 @@ for job in doctor_jobs:
             max_retries=0,
         params:
             job=job,
-            others=flag_of_input("--others", "others"),
+            others=optional_flag("--others", "others"),
         message:
             "check the machine of a {params.job} job"
         shell:

@@ -16,7 +16,7 @@ if workflow.local_exec and "gpu" not in workflow.global_resources:
     workflow.register_resource("gpu", max(1, *n_gpus))
 
 
-def mind_pool():
+def watch_condor_jobs():
     """Remove jobs that ended runs left on an HTCondor pool, and watch those of this run if it sends any there."""
     if not on_htcondor() and not POOL_RUNS.exists():
         return
@@ -42,7 +42,7 @@ def check_names():
             )
 
 
-def mind_cores():
+def warn_about_cores():
     """Say so if a job on this machine runs more threads than it gets cores."""
     n_threads = max(map(experiment.n_threads, ("sample", "train")))
     if workflow.cores < n_threads:
@@ -52,7 +52,7 @@ def mind_cores():
         )
 
 
-def mind_image():
+def check_image():
     """Refuse an image within an image; say so if an image is named and not used, or asked for and not named."""
     if on_htcondor() and runs_in_image:
         raise WorkflowError("--sdm apptainer: the profiles for HTCondor run jobs in ARC_REFINERY_IMAGE; leave it out")
@@ -66,7 +66,7 @@ def on_htcondor():
     return workflow.executor_plugin.name == "htcondor"
 
 
-def write_down():
+def save_declaration():
     """Keep what the experiment declares before its evaluation begins."""
     if isinstance(experiment, Compared):
         from arc_refinery.reporting.registration import register
@@ -82,17 +82,17 @@ def write_down():
 
 
 onstart:
-    write_down()
+    save_declaration()
     if screen and workflow.local_exec:
         benchmarks = {workflow.dag.jobid(job): job.benchmark for job in workflow.dag.needrun_jobs()}
         screen.expect(benchmarks, Path("logs", experiment.experiment, "benchmarks"))
     if workflow.local_exec:
-        mind_cores()
+        warn_about_cores()
         interrupt_once()
     else:
         end_on_signals()
-    mind_image()
-    mind_pool()
+    check_image()
+    watch_condor_jobs()
     if this_run and not workflow.local_exec and not on_htcondor():
         this_run.leaves_jobs_in(workflow.executor_plugin.name)
 

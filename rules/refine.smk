@@ -5,11 +5,11 @@
 
 rule refining_prompts:
     input:
-        prompts=of(kind.inputs.parent_prompts, "tasks", "branch"),
-        attempts=of(kind.inputs.parent_attempts, "tasks", "branch"),
-        verdicts=of(kind.inputs.parent_verdicts, "tasks", "branch"),
+        prompts=from_wildcards(kind.inputs.parent_prompts, "tasks", "branch"),
+        attempts=from_wildcards(kind.inputs.parent_attempts, "tasks", "branch"),
+        verdicts=from_wildcards(kind.inputs.parent_verdicts, "tasks", "branch"),
         template=kind.inputs.templates(experiment),
-        model=of(kind.inputs.sampler, "tasks", "branch"),
+        model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -51,7 +51,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
         priority: 10  # training waits for it
         params:
             flags=flags_of(kind.training_prompts, "tasks"),
-            overlap=flag_of_input("--overlap", "overlap"),
+            overlap=optional_flag("--overlap", "overlap"),
         message:
             "write prompts to train on: {wildcards.tasks}"
 
@@ -61,8 +61,8 @@ elif experiment.runs:
     rule training_prompts:
         input:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(kind.inputs.attempts, "tasks"),
-            verdicts=of(kind.inputs.verdicts, "tasks"),
+            attempts=from_wildcards(kind.inputs.attempts, "tasks"),
+            verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
             overlap=ancient(kind.inputs.left_out_of_training(experiment)),
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
@@ -81,7 +81,7 @@ elif experiment.runs:
             tuning=flags_of(kind.training_prompts, "tasks", tuning=True),
         params:
             flags=flags_of(kind.training_prompts, "tasks"),
-            overlap=flag_of_input("--overlap", "overlap"),
+            overlap=optional_flag("--overlap", "overlap"),
             folder=subpath(input.prompts, parent=True),
         message:
             "write prompts to train on: {wildcards.tasks}"
@@ -94,8 +94,8 @@ elif experiment.runs:
         rule chosen_prompts:
             input:
                 prompts="<results>/{tasks}/probe/prompts.parquet",
-                attempts=of(kind.inputs.attempts, "tasks", branch="probe"),
-                verdicts=of(kind.inputs.verdicts, "tasks", branch="probe"),
+                attempts=from_wildcards(kind.inputs.attempts, "tasks", branch="probe"),
+                verdicts=from_wildcards(kind.inputs.verdicts, "tasks", branch="probe"),
             output:
                 "<results>/{tasks}/training/prompts.parquet",
             log:
@@ -125,8 +125,8 @@ if experiment.sft_adapters:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
             prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=of(kind.inputs.attempts, "tasks"),
-            verdicts=of(kind.inputs.verdicts, "tasks"),
+            attempts=from_wildcards(kind.inputs.attempts, "tasks"),
+            verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
             overlap=ancient(kind.inputs.left_out_of_training(experiment)),
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
@@ -145,7 +145,7 @@ if experiment.sft_adapters:
             tuning=flags_of(kind.demonstrations, "tasks", tuning=True),
         params:
             flags=flags_of(kind.demonstrations, "tasks"),
-            overlap=flag_of_input("--overlap", "overlap"),
+            overlap=optional_flag("--overlap", "overlap"),
             folder=subpath(input.prompts, parent=True),
         message:
             "write demonstrations to train on: {wildcards.tasks}"

@@ -6,7 +6,7 @@ rule report:
         settings="<results>/settings.json",
         fetched=inputs.fetched_records(experiment),
         adapters=inputs.adapters(experiment.adapters),
-        compared=of(kind.report_inputs),
+        compared=from_wildcards(kind.report_inputs),
     output:
         **experiment.report_tables,
         markdown=f"results/{experiment.experiment}.md",

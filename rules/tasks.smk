@@ -4,7 +4,7 @@
 
 rule evaluation_tasks:
     input:
-        of(kind.inputs.task_set, "tasks"),
+        from_wildcards(kind.inputs.task_set, "tasks"),
     output:
         "<results>/tasks/{tasks}.parquet",
     log:

@@ -3,7 +3,7 @@
 
 rule heldout_questions:
     input:
-        of(kind.inputs.rows_of, "heldout"),
+        from_wildcards(kind.inputs.rows_of, "heldout"),
     output:
         "<results>/questions/{heldout}.parquet",
     log:
@@ -27,9 +27,9 @@ rule episodes:
     input:
         questions="<results>/questions/{questions}.parquet",
         model=inputs.models(experiment),
-        adapter=of(kind.inputs.arm_adapter, "arm"),
+        adapter=from_wildcards(kind.inputs.arm_adapter, "arm"),
         files=kind.inputs.files_to_read(experiment),
-        tools=of(kind.inputs.tools_of_arm, "questions", "arm"),
+        tools=from_wildcards(kind.inputs.tools_of_arm, "questions", "arm"),
     output:
         "<results>/{questions}/{arm}/{shard}.parquet",
     log:
@@ -45,9 +45,9 @@ rule episodes:
         tuning=flags_of(kind.episodes, "questions", "arm", tuning=True),
     params:
         flags=flags_of(kind.episodes, "questions", "arm"),
-        adapter=flag_of_input("--lora-path", "adapter"),
+        adapter=optional_flag("--lora-path", "adapter"),
         folder=subpath(output[0], parent=True),
-        n_shards=of(type(experiment).n_shards, "questions"),
+        n_shards=from_wildcards(type(experiment).n_shards, "questions"),
     message:
         "run episodes: {wildcards.questions}, {wildcards.arm}, shard {wildcards.shard}"
     shell:
@@ -59,7 +59,7 @@ if experiment.training:
 
     rule training_questions:
         input:
-            files=of(kind.inputs.rows_of, "train"),
+            files=from_wildcards(kind.inputs.rows_of, "train"),
             heldout=kind.inputs.heldout_questions(experiment),
         output:
             "<results>/questions/{train}.parquet",

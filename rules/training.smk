@@ -39,8 +39,8 @@ if experiment.runs:
         input:
             **kind.grpo_inputs(experiment),
             functions=inputs.files_of_grpo(experiment),
-            adapter=of(inputs.start_of, "run"),
-            before=of(inputs.kept_before, "run"),
+            adapter=from_wildcards(inputs.start_of, "run"),
+            before=from_wildcards(inputs.kept_before, "run"),
             model=inputs.models(experiment),
         output:
             directory("<results>/adapters/{run}"),
@@ -58,8 +58,8 @@ if experiment.runs:
             tuning=flags_of(stages.training_job, "run", tuning=True),
         params:
             flags=flags_of(stages.training_job, "run"),
-            adapter=flag_of_input("--lora-path", "adapter"),
-            before=flag_of_input("--continue-from", "before"),
+            adapter=optional_flag("--lora-path", "adapter"),
+            before=optional_flag("--continue-from", "before"),
         message:
             "train {wildcards.run}"
         shell:

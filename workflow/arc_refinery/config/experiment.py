@@ -190,7 +190,7 @@ class Experiment(Strict):
 
     @property
     def no_adapters(self) -> str:
-        """Why there are none, if there are none; for messages."""
+        """Hint for messages when nothing is trained."""
         return "" if self.training else ": nothing is trained without the section `training`"
 
     @property

@@ -33,7 +33,7 @@ def rows_files(experiment: Experiment, rows: RowsSource) -> list[str]:
     return [str(rows.path)] if rows.source == "file" else []
 
 
-def on_disk(experiment: Experiment, rows: Rows) -> Rows:
+def with_local_path(experiment: Experiment, rows: Rows) -> Rows:
     """Return problems or questions with the fetched file instead of its name on the hub."""
     if not rows.download:
         return rows

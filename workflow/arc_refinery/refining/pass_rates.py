@@ -24,7 +24,7 @@ N_PROBED, N_COMPLETIONS, N_RIGHT = "n_probed", "n_completions", "n_right"
 def with_pass_rate(
     graded: Iterable[GradedAttempt], lowest: float, highest: float, n_considered: int, counts: Counter[str]
 ) -> Iterator[GradedAttempt]:
-    """Yield the attempts at tasks of whose first `n_considered` attempts such a share is right, both ends included.
+    """Yield the attempts of tasks whose pass rate over the first `n_considered` lies in [`lowest`, `highest`].
 
     The attempts at a task are consecutive. `counts` gets the numbers of tasks that are left out.
     """

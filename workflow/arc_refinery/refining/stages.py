@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from arc_refinery.commands.stages import sampler_settings, training_settings
 from arc_refinery.config import Lengths
-from arc_refinery.config.inputs import model_path, on_disk
+from arc_refinery.config.inputs import model_path, with_local_path
 from arc_refinery.refining import inputs as inputs
 from arc_refinery.refining.commands.attempts import GradeAttempts, SampleAttempts
 from arc_refinery.refining.commands.domain import DomainFlags, own_class
@@ -41,7 +41,7 @@ def tasks(experiment: Refining) -> Tasks:
     return _command(
         experiment,
         Tasks,
-        problems=on_disk(experiment, problems),
+        problems=with_local_path(experiment, problems),
         tasks_per_part=parts.tasks_per_part,
         seed=experiment.seed,
         **experiment.task_settings,

@@ -49,7 +49,7 @@ Report = Callable[[int, int], None]  # gets the numbers of samples that ended, a
 
 
 def no_report(n_ended: int, n_tokens: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 class Sampler(Protocol):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from arc_refinery.commands.stages import sampler_settings, training_settings
-from arc_refinery.config.inputs import model_path, on_disk
+from arc_refinery.config.inputs import model_path, with_local_path
 from arc_refinery.tool_use import inputs as inputs
 from arc_refinery.tool_use.commands import Conversations, Episodes, TrainToolUse, WriteQuestions
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
@@ -23,7 +23,7 @@ from arc_refinery.tool_use.inputs import sft_inputs as sft_inputs
 
 
 def questions(experiment: ToolUse, name: str) -> WriteQuestions:
-    rows = on_disk(experiment, experiment.sets[name])
+    rows = with_local_path(experiment, experiment.sets[name])
     return WriteQuestions(questions=rows, sandbox=experiment.sandbox, seed=experiment.seed)
 
 

@@ -74,7 +74,7 @@ def object_colors(obj: Grid, background: int | None = 0) -> list[Any]:
 
 
 def is_contiguous(bitmask: Grid, background: int | None = 0, connectivity: int = 4) -> bool:
-    """Whether the object is one component; no cell at all is not."""
+    """Whether the object is one component; an empty grid is not connected."""
     _, count = label_components(bitmask != background, neighborhood(connectivity))
     return count == 1
 

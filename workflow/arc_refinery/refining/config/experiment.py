@@ -24,7 +24,7 @@ from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.refining.config.training import PROBE, Training
 
 
-class Sampled(NamedTuple):
+class SamplingPlan(NamedTuple):
     """What completions are sampled with."""
 
     model: PromptedModel
@@ -366,19 +366,19 @@ class Refining(Compared[Arm]):
             sizes.append(self.sampling.n_predictions)
         return max(sizes)
 
-    def sampled(self, tasks: str, branch: str) -> Sampled:
+    def sampled(self, tasks: str, branch: str) -> SamplingPlan:
         """What the completions of a branch are sampled with."""
         own, training = self.sampling, self.training
         if branch == PROBE:
             assert training and training.grpo
             grpo, start = training.grpo, self.start_of(next(iter(self.runs)))
             length = training.max_completion_length
-            return Sampled(self.model, start, self.seed, grpo.temperature, grpo.top_p, length)
+            return SamplingPlan(self.model, start, self.seed, grpo.temperature, grpo.top_p, length)
         if self._is_for_training(tasks, branch):
-            return Sampled(self.model, None, self.seed, own.temperature, own.top_p, own.max_output_tokens)
+            return SamplingPlan(self.model, None, self.seed, own.temperature, own.top_p, own.max_output_tokens)
         arm, number = self.arm_and_turn(branch)
         turn = arm.turns[number - 1]
-        return Sampled(
+        return SamplingPlan(
             self.model_of(turn),
             None if turn.adapter == "none" else turn.adapter,
             self.seed_of_arm(arm),

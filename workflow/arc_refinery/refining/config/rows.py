@@ -8,7 +8,7 @@ from pydantic import Field
 
 from arc_refinery.config.base import Line, NonNegativeInt, PositiveInt
 from arc_refinery.config.experiment import Wanted
-from arc_refinery.config.inputs import on_disk, rows_files
+from arc_refinery.config.inputs import rows_files, with_local_path
 from arc_refinery.config.sampling import RowsSource
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Evaluation
@@ -43,7 +43,7 @@ class RowsExperiment(Refining):
     evaluation: RowsEvaluation = Field(description=Refining.model_fields["evaluation"].description)
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        return {"task_set": on_disk(self, self.evaluation_set(tasks))} | self.task_settings
+        return {"task_set": with_local_path(self, self.evaluation_set(tasks))} | self.task_settings
 
     def files_of_set(self, tasks: str) -> list[str]:
         return rows_files(self, self.evaluation_set(tasks))

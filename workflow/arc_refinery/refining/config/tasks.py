@@ -49,7 +49,7 @@ class TaskSet(Strict):
 
     @property
     def may_leave_out(self) -> bool:
-        """Whether some of it may give no task."""
+        """Whether rows can be dropped."""
         return True
 
     @property

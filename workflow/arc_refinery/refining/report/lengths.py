@@ -52,7 +52,7 @@ def study(paths: Sequence[Path], window: int, folder: Path) -> None:
         write_csv(metrics, unfinished)
     with publish.plot_style():
         histogram(entries, window, folder / "lengths.png")
-    picture = f"![{seen(entries, window)}](lengths.png)"
+    picture = f"![{alt_text(entries, window)}](lengths.png)"
     blocks = ["# Prompt lengths", as_markdown(metrics), "[As CSV](lengths.csv).", picture]
     with atomic_write(folder / "lengths.md") as unfinished:
         unfinished.write_text("\n\n".join(blocks) + "\n")
@@ -90,7 +90,7 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     ] or [PromptLengths(label, None, none, 0, allowed)]
 
 
-def without_attempts(experiment: Refining, folder: Path, results: SetResults) -> list[str]:
+def missing_attempts_notes(experiment: Refining, folder: Path, results: SetResults) -> list[str]:
     """Return sentences on turns in which tasks have no attempts, though there was something to answer.
 
     Turns of which the same is to be said share one.
@@ -169,7 +169,7 @@ def histogram(entries: Sequence[PromptLengths], window: int, path: Path) -> None
     publish.save(figure, path)
 
 
-def seen(entries: Sequence[PromptLengths], window: int) -> str:
+def alt_text(entries: Sequence[PromptLengths], window: int) -> str:
     """Return the alternative text of the histogram: the longest prompt of each turn."""
     longest: dict[int, int] = {}
     for entry in entries:

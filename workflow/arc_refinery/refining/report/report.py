@@ -65,11 +65,11 @@ def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]
     metrics = {(result.task_set.name, arm): table for result in evaluated for arm, table in result.arms.items()}
     return [
         f"# Experiment {experiment.experiment}",
-        *summary.answer(experiment, evaluated, registration.is_registered(experiment, folder)),
+        *summary.headline(experiment, evaluated, registration.is_registered(experiment, folder)),
         *(
             f"> {sentence}"
             for result in evaluated
-            for sentence in lengths.without_attempts(experiment, folder, result.results)
+            for sentence in lengths.missing_attempts_notes(experiment, folder, result.results)
         ),
         *gallery.repaired(experiment, folder, first.task_set, first.results, first.arms, files),
         *_budget_plot(experiment, first, "budget", files),
@@ -238,5 +238,5 @@ def _prompt_lengths(experiment: Refining, folder: Path, files: Attachments) -> l
     return [
         "## Prompt lengths",
         lengths.as_markdown(lengths.lengths_table(entries, experiment.model.window)),
-        f"![{lengths.seen(entries, experiment.model.window)}]({plot})",
+        f"![{lengths.alt_text(entries, experiment.model.window)}]({plot})",
     ]

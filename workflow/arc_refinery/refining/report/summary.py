@@ -53,7 +53,7 @@ class EvaluatedSet:
         return len(self.results.task_ids)
 
 
-def answer(experiment: Refining, evaluated: Sequence[EvaluatedSet], is_registered: bool) -> list[str]:
+def headline(experiment: Refining, evaluated: Sequence[EvaluatedSet], is_registered: bool) -> list[str]:
     """Return the blocks of the first screen that are text; the first set is the one of the primary comparison."""
     return [
         *(
