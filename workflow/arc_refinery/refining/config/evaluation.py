@@ -39,8 +39,7 @@ class Turn(Strict):
     feedback: FeedbackKind = Field(
         "real",
         description="For turn 2 and later, feedback on the attempt. `real`: the results of executing it; or a control, "
-        f"{'; '.join(f'`{kind}`: {text}' for kind, text in CONTROLS.items())}. With `twin`, tasks without an attempt "
-        "that has other results have no such turn.",
+        f"{'; '.join(f'`{kind}`: {text}' for kind, text in CONTROLS.items())}.",
     )
     select: Selection | None = Field(None, description="For turn 2 and later, overrides `refinement.select`.")
     n_parents: PositiveInt | None = Field(None, description="For turn 2 and later, overrides `refinement.n_parents`.")

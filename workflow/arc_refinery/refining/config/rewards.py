@@ -73,18 +73,18 @@ def by_name(*functions: Callable[[Any], float]) -> dict[str, Callable[[Any], flo
 
 @program_reward
 def solved(grade: Grade) -> float:
-    """1 if the program is right, also on hidden checks, else 0"""
+    """1 if the program is right, also on hidden checks"""
     return float(grade.is_solved)
 
 
 @program_reward
 def score(grade: Grade) -> float:
-    """share of the checks that the prompt shows that are right"""
+    """share of the shown checks that are right"""
     return grade.score
 
 
 def improvement(attempt: ScoredAttempt) -> float:
-    """gain over the attempt that is refined, by the first of the terms above, or else by `solved` (0 for a loss)"""
+    """gain over the refined attempt, by the first of the terms above, else by `solved`; 0 for a loss"""
     return 0.0 if attempt.parent_reward is None else max(0.0, attempt.reward - attempt.parent_reward)
 
 
@@ -94,7 +94,7 @@ def repetition(attempt: ScoredAttempt) -> float:
 
 
 def truncation(attempt: ScoredAttempt) -> float:
-    """1 for a truncated completion, else 0"""
+    """1 for a truncated completion"""
     return float(attempt.is_truncated)
 
 

@@ -35,7 +35,7 @@ def built_in(function: Score) -> Score:
 
 @built_in
 def correct(episode: Episode) -> float:
-    """1 if the answer is correct, else 0"""
+    """1 if the answer is correct"""
     return float(episode.is_correct)
 
 
@@ -47,7 +47,7 @@ def passed_tests(episode: Episode) -> float:
 
 @built_in
 def format_(episode: Episode) -> float:
-    """1 if the answer has its form and every call can be read, else 0"""
+    """1 if the answer has its form and every call can be read"""
     return float(episode.is_well_formed)
 
 

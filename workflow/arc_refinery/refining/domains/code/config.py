@@ -27,10 +27,8 @@ def wording_files(name: str) -> list[Path]:
 
 
 N_SHOWN = (
-    "Tests that a prompt shows, from the first; default: one of MBPP, the docstring's of HumanEval, `tests` of rows "
-)
-N_SHOWN += (
-    "of your own with `hidden_tests`, else one. The others are hidden; they decide, too, whether a task is solved."
+    "Tests that a prompt shows, from the first; default: one, of HumanEval the docstring's, of your own rows with "
+    "`hidden_tests` all `tests`. Hidden ones decide, too, whether a task is solved."
 )
 
 
@@ -70,13 +68,13 @@ class Evaluation(RowsEvaluation):
 
 @program_reward
 def tests(grade: Any) -> float:
-    """share of all tests that pass, shown and hidden"""
+    """share of all tests that pass"""
     return float(grade.passed)
 
 
 @program_reward
 def staged(grade: Grade) -> float:
-    """0.1 for a program whose calls of the shown tests end, 0.2 x share of the shown tests, 0.7 if it passes all"""
+    """0.1 if its calls of the shown tests end, 0.2 x share of the shown tests, 0.7 if it passes all"""
     return 0.1 * grade.is_valid + 0.2 * grade.score + 0.7 * grade.is_solved
 
 

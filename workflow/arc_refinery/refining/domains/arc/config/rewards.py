@@ -48,19 +48,19 @@ class Grade(rewards.Grade):
 
 @program_reward
 def arc_v1(grade: Grade) -> float:
-    """1 + 8 × share of correct grids + pixel score, 0..10 (0 unless all outputs are valid)"""
+    """1 + 8 × share of correct grids + pixel score (0 without valid outputs)"""
     return 1.0 + 8.0 * grade.correct_grids + grade.pixel_score if grade.is_valid else 0.0
 
 
 @program_reward
 def arc_v2_no_pixel_score(grade: Grade) -> float:
-    """1 + 9 × share of correct grids, 0..10 (0 unless all outputs are valid)"""
+    """1 + 9 × share of correct grids (0 without valid outputs)"""
     return 1.0 + 9.0 * grade.correct_grids if grade.is_valid else 0.0
 
 
 @program_reward
 def staged(grade: Grade) -> float:
-    """1 for code that is not blank, 1 for code that runs to valid outputs, and the share of correct grids, 0..3"""
+    """1 for code + 1 for valid outputs + share of correct grids"""
     return float(bool(grade.code and grade.code.strip())) + float(grade.is_valid) + grade.correct_grids
 
 
