@@ -16,7 +16,7 @@ from checkout import ROOT
 from messages import run
 
 from arc_refinery import cli
-from arc_refinery.cli.completion import script as completion_script
+from arc_refinery.cli.parsing import completion as completion_script
 from arc_refinery.config import KINDS
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")

@@ -19,10 +19,7 @@ from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
-
-if TYPE_CHECKING:
-    from arc_refinery.commands.flags import Command
+from typing import Any, NoReturn, TextIO
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
@@ -73,7 +70,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Changes to this repository, and a domain of your own": {
         "dev config": "cli.results.ConfigDocs",
-        "dev new-domain": "cli.new_domain.NewDomain",
+        "dev new-domain": "cli.init.NewDomain",
     },
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
@@ -160,9 +157,9 @@ def _run() -> None:
         print(f"arc-refinery {version('arc-refinery')}")
         return
     if words == ["--completion"]:
-        from arc_refinery.cli.completion import script
+        from arc_refinery.cli.parsing import completion
 
-        print(script())
+        print(completion())
         return
     if not words or words[0] in ("-h", "--help"):
         print(overview())
@@ -213,7 +210,7 @@ def _is_unicode(word: str) -> bool:
     return True
 
 
-def load(name: str, domain: str = "arc") -> "type[Command]":
+def load(name: str, domain: str = "arc") -> Any:
     """Return the class of a command: of the domain, where it has one with flags of its own.
 
     `train --kind my.package` is `Train` in the commands of that kind.
@@ -222,8 +219,7 @@ def load(name: str, domain: str = "arc") -> "type[Command]":
     if kind and kind != "refining":
         from arc_refinery.config import part
 
-        loaded: type[Command] = part(kind, "commands:Train")
-        return loaded
+        return part(kind, "commands:Train")
     module, _, class_name = COMMANDS[command].rpartition(".")
     loaded = getattr(import_module(f"arc_refinery.{module}"), class_name)
     if "domain" in loaded.model_fields:

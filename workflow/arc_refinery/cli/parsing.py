@@ -1,13 +1,19 @@
-"""Words of a command line become a command: tyro reads them, then pydantic checks all values at once."""
+"""Words of a command line become a command: tyro reads them, then pydantic checks all values at once.
+
+`completion` is the script with which bash completes commands, flags and files: `source <(arc-refinery --completion)`.
+It holds all names, because starting this program at each press of Tab would take longer than typing.
+"""
 
 import sys
-from collections.abc import Sequence, Sized
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from inspect import getdoc
 from typing import Annotated, Any, TypeVar, cast
 
 import tyro
 from pydantic import BaseModel, ValidationError
+from tyro.conf import Positional
 from tyro.constructors import (
     ConstructorRegistry,
     PrimitiveConstructorSpec,
@@ -17,9 +23,11 @@ from tyro.constructors import (
     StructTypeInfo,
 )
 
+from arc_refinery.cli import COMMANDS, load
 from arc_refinery.commands.flags import Command
+from arc_refinery.config import KINDS
 from arc_refinery.config.base import explain, faults_of
-from arc_refinery.config.flags import FLAT, NEEDED, flag_of, lacking, section_of
+from arc_refinery.config.flags import FLAT, NEEDED, flag_names, flag_of, lacking, section_of
 from arc_refinery.config.own_code import Entry
 
 AnyCommand = TypeVar("AnyCommand", bound=Command)
@@ -32,6 +40,21 @@ OTHER_NAMES = {
     "--output-folder": "--output",
     "--reward-name": "--rewards",
 }
+SCRIPT = """\
+_arc_refinery() {{
+  local before="${{COMP_WORDS[*]:1:COMP_CWORD-1}}" word="${{COMP_WORDS[COMP_CWORD]}}" choices=
+  if [[ $word == -* ]]; then
+    case "$before " in
+{flags}
+    esac
+  else
+    case "$before" in
+{words}
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$choices" -- "$word"))
+}}
+complete -o default -F _arc_refinery arc-refinery"""
 
 
 def read(kind: type[AnyCommand], words: Sequence[str], prog: str) -> AnyCommand:
@@ -122,3 +145,28 @@ def _place(section: type[BaseModel] | None, place: Sequence[int | str]) -> tuple
             return (flag_of(f"{prefix}{name}"), *place[depth:])
         prefix += "" if FLAT in field.metadata else f"{name}."
     return (flag_of(prefix[:-1]),) if prefix else ()
+
+
+def completion() -> str:
+    """Return the script for bash."""
+    words: dict[str, dict[str, None]] = defaultdict(dict, {"train --kind": dict.fromkeys(KINDS)})
+    for name in COMMANDS:
+        first, _, second = name.partition(" ")
+        words[""][first] = None
+        if second:
+            words[first][second] = None
+    words |= {f"help {before}".strip(): choices for before, choices in words.items() if "--" not in before}
+    names = [*COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
+    flags = {f"{name} ": _flags_of(name) for name in sorted(names, key=len, reverse=True)}  # longer names first
+    flags[" "] = ["--help", "--version", "--completion"]
+    return SCRIPT.format(flags=_cases(flags, "*"), words=_cases(words, ""))
+
+
+def _flags_of(name: str) -> list[str]:
+    kind = load(name)
+    named = [field_name for field_name, field in kind.model_fields.items() if Positional not in field.metadata]
+    return list(flag_names(kind, named))
+
+
+def _cases(choices: Mapping[str, Iterable[str]], end: str) -> str:
+    return "\n".join(f'      "{before}"{end}) choices="{" ".join(after)}" ;;' for before, after in choices.items())
