@@ -8,22 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from arc_refinery import config
+from arc_refinery.asserts.split import hidden_checks
 from arc_refinery.commands.flags import Command, GrpoFlags, RuleFiles, RulePath, ShardFlags
 from arc_refinery.commands.outputs import Outputs, Writes, records_file
 from arc_refinery.config import EPISODES, EVALUATION, RULE, TUNING
 from arc_refinery.config.flags import FLAT, NEEDED, Without
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
+from arc_refinery.sandbox import Executor
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
+from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
+from arc_refinery.tool_use.tools.own_tools import check_own_tools
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.training.launch import train
 
 if TYPE_CHECKING:
     from arc_refinery.records import Conversation, Question
-    from arc_refinery.sandbox import Executor
-    from arc_refinery.tool_use.calls.formats import CallFormat
     from arc_refinery.tool_use.episodes.rendering import ToolRenderer
-    from arc_refinery.tool_use.tools.toolbox import Toolbox
     from arc_refinery.tool_use.training.environment import ToolEnvironment
 
 MAX_NAMED = 20  # questions in the log
@@ -46,7 +49,6 @@ class WriteQuestions(Command):
 
     def run(self) -> None:
         from arc_refinery import records
-        from arc_refinery.asserts.split import hidden_checks
         from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
         questions = list(questions_of(self.questions, self.split, self.seed))
@@ -110,7 +112,6 @@ class ToolFlags(Command):
         """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
         from arc_refinery.models.tokenizers import load_tokenizer
         from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
-        from arc_refinery.tool_use.tools.toolbox import Toolbox
 
         tokenizer, schemas, limits = load_tokenizer(self.model_path), Toolbox(self.tools).schemas, self.generation
         renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
@@ -133,8 +134,6 @@ class ToolFlags(Command):
 
     def modules(self) -> list[str]:
         """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
-        from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
-
         is_offered = any(choice.tool == "python" for choice in self._all_choices())
         return PYTHON_MODULES if is_offered or self.modules_of_python else []
 
@@ -156,11 +155,8 @@ class ToolFlags(Command):
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
 
-    def toolboxes(self, executor: "Executor", call_format: "CallFormat") -> "Callable[[Question], Toolbox]":
+    def toolboxes(self, executor: Executor, call_format: CallFormat) -> "Callable[[Question], Toolbox]":
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
-        from arc_refinery.tool_use.tools.own_tools import check_own_tools
-        from arc_refinery.tool_use.tools.toolbox import Toolbox
-
         by_set = self.choices_of_sets()
         for offered in (self.tools, *by_set.values()):
             Toolbox(offered)  # raises if two tools have one name
@@ -323,7 +319,6 @@ class Episodes(ShardFlags, ToolFlags):
         from arc_refinery import records
         from arc_refinery.sampling.checks import check_model
         from arc_refinery.sampling.shard import progress_path
-        from arc_refinery.tool_use.calls.formats import CALL_FORMAT
         from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 
         _check_sets([self.dataset_path], self.choices_of_sets())
@@ -367,9 +362,7 @@ def _check_sets(paths: Iterable[Path], named: Iterable[str]) -> None:
 
 
 @contextmanager
-def _two(
-    sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()
-) -> "Iterator[tuple[Executor, Executor]]":
+def _two(sandbox: config.Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
     """Open one executor that runs programs, and one that only compares their results (asserts/run.py)."""
     with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
         yield candidates, graders

@@ -1,16 +1,13 @@
 """The section `training.grpo` of tool use: GRPO, and the terms of its reward."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import AfterValidator, Field
 
 from arc_refinery.config.base import TUNING, Share
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.rewards import ByTurn, RewardTerm, described, distinct
-
-if TYPE_CHECKING:
-    from arc_refinery.records.tool_use import Call
 
 
 class Episode(Protocol):
@@ -21,7 +18,7 @@ class Episode(Protocol):
     is_well_formed: bool
     n_tokens: int
     max_tokens: int
-    calls_by_turn: "Sequence[Sequence[Call]]"
+    calls_by_turn: Sequence[Sequence[Any]]  # records.tool_use.Call
 
 
 Score = Callable[[Any], float]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from jinja2 import TemplateError as JinjaError
 
@@ -21,9 +21,6 @@ from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat, Mal
 from arc_refinery.tool_use.calls.turns import CLOSE_THOUGHT, OPEN_THOUGHT, ParsedTurn, parse_turn
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 ChatMessage = dict[str, Any]
 
@@ -48,7 +45,7 @@ _TOOL = ToolSignature(
 class ToolRenderer:
     """A model's chat template and its options, shared by all conversations."""
 
-    tokenizer: "PreTrainedTokenizerBase"
+    tokenizer: Any  # of transformers, or one that only has the chat template
     schemas: Sequence[dict[str, Any]]  # JSON schemas of the available tools
     enable_thinking: bool
     stop_token: str  # ends a turn

@@ -1,12 +1,23 @@
-"""The format of Qwen3, Qwen2.5 and Hermes: a JSON object between tags."""
+"""The format of Qwen3, Qwen2.5 and Hermes: a JSON object with a name and arguments, between tags."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from arc_refinery.tool_use.calls.formats.json_calls import end_of_call, read_object, write_object
-from arc_refinery.tool_use.calls.formats.protocol import WrittenCall
-from arc_refinery.tool_use.calls.formats.tags import CHATML_ENDS, CHATML_MARKS, UNCLOSED, split_tagged, start_of_tag
+from arc_refinery.tool_use.calls.formats.protocol import (
+    CHATML_ENDS,
+    CHATML_MARKS,
+    UNCLOSED,
+    MalformedCall,
+    WrittenCall,
+    split_tagged,
+    start_of_tag,
+)
+from arc_refinery.tool_use.calls.tool import kind
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
+
+_JSON = json.JSONDecoder()
+_QUOTES = r" Inside a text, a quote is \"."
 
 
 class Hermes:
@@ -20,10 +31,86 @@ class Hermes:
 
     def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
         """Tags inside the texts of a JSON object are part of it."""
-        return split_tagged(text, end_of_call)
+        return split_tagged(text, _end_of_call)
 
     def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
-        return read_object(call)
+        try:
+            content = json.loads(_without_doubled_braces(call))
+        except json.JSONDecodeError as error:
+            where = f"{error.msg}, line {error.lineno} column {error.colno}"
+            raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
+        except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
+            raise MalformedCall("the call is no JSON that can be read.") from None
+        if not isinstance(content, dict):
+            raise MalformedCall(f"the call is {kind(content)}, expected an object.")
+        for key, wanted in (("name", str), ("arguments", dict)):
+            if key not in content:
+                raise MalformedCall(f'"{key}" is missing.')
+            if not isinstance(content[key], wanted):
+                expected = "a text" if wanted is str else "an object"
+                raise MalformedCall(f'"{key}" is {kind(content[key])}, expected {expected}.')
+        return content["name"], content["arguments"]
 
     def example(self, tool: ToolSignature) -> str:
-        return write_object(tool)
+        return json.dumps({"name": tool.name, "arguments": tool.example})
+
+
+def _without_doubled_braces(call: str) -> str:
+    """Return a call such as `{{"name": "f", "arguments": {}}}` in single braces; other calls as they are.
+
+    The chat template of Qwen2.5-Coder-1.5B-Instruct shows calls like that, and the model writes them, often with one
+    brace too few at the end.
+    """
+    if not call.startswith("{{"):
+        return call
+    end = _end_of_object(call, 1)
+    return call[1:end] if call[end:].strip() == "}" else call[1:]
+
+
+def _hint(error: json.JSONDecodeError) -> str:
+    """Return what to change, where the error shows it."""
+    before, rest = error.doc[: error.pos], error.doc[error.pos :]
+    if error.msg.startswith("Invalid control"):
+        return (
+            r" Inside a text, a tab is \t."
+            if rest[:1] == "\t"
+            else r" Inside a text, a new line is \n and a quote is \"."
+        )
+    if "escape" in error.msg:
+        return r" Inside a text, a backslash is \\."
+    if rest.lstrip(" \n;,").startswith("```"):
+        return " Write the object alone, without a code fence."
+    if error.msg == "Extra data":
+        return " Write one object per call." if rest.lstrip(" \n;,").startswith("{") else ""
+    if before.endswith('"') and rest[:1] not in ("", ",", ":", "}", "]", "\n", " "):
+        return _QUOTES  # the text before has ended too early
+    if rest.startswith(("//", "/*", "#")):
+        return " JSON has no comments."
+    if rest.startswith("'") and error.msg == "Expecting value":
+        return ' A text is between double quotes: "text".'
+    if rest.startswith(("True", "False", "None")):
+        return " JSON has true, false and null."
+    if error.msg.startswith("Expecting ':'") and rest[:1] in tuple(",}]"):
+        return _QUOTES
+    if before.rstrip().endswith('"') and rest[:1] not in ("", ",", ":", "}", "]", '"', "{", "["):
+        return _QUOTES
+    return ""
+
+
+def _end_of_object(text: str, start: int) -> int:
+    """Return where the JSON value from `start` ends, or `start` if there is none."""
+    start += len(text[start:]) - len(text[start:].lstrip())
+    try:
+        return _JSON.raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return start
+
+
+def _end_of_call(text: str, start: int) -> int:
+    """Return where an object ends, as `_end_of_object`; also one in doubled braces."""
+    start += len(text[start:]) - len(text[start:].lstrip())
+    if not text.startswith("{{", start):
+        return _end_of_object(text, start)
+    end = _end_of_object(text, start + 1)
+    rest = text[end:].lstrip()
+    return len(text) - len(rest) + 1 if rest.startswith("}") else end

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from arc_refinery.tool_use.calls.formats.protocol import MalformedCall, WrittenCall
-from arc_refinery.tool_use.calls.formats.tags import (
+from arc_refinery.tool_use.calls.formats.protocol import (
     CHATML_ENDS,
     CHATML_MARKS,
     OPEN_CALL,
     UNCLOSED,
+    MalformedCall,
+    WrittenCall,
     split_tagged,
     start_of_tag,
 )
