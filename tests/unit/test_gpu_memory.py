@@ -550,7 +550,7 @@ def test_an_unknown_model_is_an_error_of_the_command_and_no_warning(wording: Wor
 )
 def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[str, int], key: str, wording: Wording):
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(InputError) as caught:
         shape_of(str(tmp_path))
     assert str(caught.value).startswith(f"{tmp_path}/config.json: ") and key in str(caught.value)
     wording(caught.value)

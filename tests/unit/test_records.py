@@ -330,7 +330,7 @@ def test_a_truncated_file_is_named(path: Path, n_bytes: int):
     records.write(path, Task, [TASK], 0, {})
     path.write_bytes(path.read_bytes()[:n_bytes])
     text = message(lambda: list(records.read(path, Task)))
-    assert text.startswith(f"{path}: not a readable Parquet file (")
+    assert text.startswith(f"{path}: cannot be read as a Parquet file (")
     assert f"snakemake {path}" in text
 
 
@@ -404,7 +404,7 @@ def test_a_further_column_does_no_harm(path: Path):
 def test_a_bad_grid_inside_is_refused_with_the_reason(path: Path, grid: Any, reason: str):
     forge(path, [task_row(train=[{"input": grid, "output": [[1]]}])])
     text = message(lambda: list(records.read(path, Task)))
-    assert text.startswith(f"{path}: a grid is ")
+    assert text.startswith(f"{path}: cannot be read (a grid is ")
     assert reason in text
 
 

@@ -162,5 +162,5 @@ def test_tool_use_experiments_register_too(tmp_path: Path):
 def test_a_damaged_file_is_named(text: str, tmp_path: Path):
     folder = evaluated(tmp_path / "tiny")
     (folder / FILE).write_text(text)
-    with pytest.raises(InputError, match=f"{FILE}: is damaged"):
+    with pytest.raises(InputError, match=f"{FILE}: .*move it away"):
         limits(declared(), folder)

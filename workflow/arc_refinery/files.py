@@ -7,13 +7,15 @@ import os
 import re
 import shutil
 import socket
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from glob import escape
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from pydantic import TypeAdapter, ValidationError
 
 from arc_refinery.errors import InputError
 
@@ -25,26 +27,67 @@ def check_regular(path: Path) -> None:
         raise InputError(f"{path}: is {what}; expected a regular file")
 
 
+@contextmanager
+def reading(path: Path, advice: str = "", form: str = "", kind: type[InputError] = InputError) -> Iterator[None]:
+    """Raise one `InputError` that names the file for whatever a library raises while it reads a file of the user.
+
+    Each library has errors of its own, and damaged bytes end in others still, so no list of them is complete.
+    """
+    check_regular(path)
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        how, then = f" as {form}" if form else "", f"{'. ' if advice[:1].isupper() else '; '}{advice}" if advice else ""
+        reason = " ".join(str(error).split())[:300]
+        if not reason or not isinstance(error, OSError | ValueError):
+            reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
+        raise kind(f"{path}: cannot be read{how} ({reason}){then}") from None
+
+
 def read_text(path: Path, expected: str) -> str:
     """Read a text file, unzipped if it ends in .gz; raise an error that names it and what is expected.
 
     Windows editors begin UTF-8 with a byte order mark, which is not a part of the text.
     """
-    check_regular(path)
+    with reading(path, f"expected {expected}", "text"), open_binary(path) as file:
+        return file.read().decode("utf-8-sig")
+
+
+def open_binary(path: Path, buffering: int = -1) -> gzip.GzipFile | BinaryIO:
+    """Open a file to read, unzipped if it ends in .gz."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb", buffering)
+
+
+def read_json(path: Path, expected: str, kind: Any = Any) -> Any:
+    """Read a JSON file of this type, unzipped if it ends in .gz; see `decode_json` and `checked`."""
+    return checked(kind, decode_json(read_text(path, expected), f"{path}: the file", expected), str(path), expected)
+
+
+def checked(kind: Any, content: Any, where: str, expected: str) -> Any:
+    """Return what was read if it has this type, as pydantic checks it; raise an error that names the field."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read().decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as reason:
-        raise InputError(f"{path}: cannot be read as text ({reason}); expected {expected}") from None
+        _adapter(kind).validate_python(content, strict=True)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        field = ".".join(map(str, fault["loc"]))
+        if fault["type"] == "missing":
+            raise InputError(f"{where}: has no {field}; expected {expected}") from None
+        value = f"{field} is {fault['input']!r:.60}" if field else f"is {in_words(fault['input'])}"
+        raise InputError(
+            f"{where}: {value} ({fault['msg'].partition(' or instance')[0]}); expected {expected}"
+        ) from None
+    return content
 
 
-def read_json(path: Path, expected: str) -> Any:
-    """Read a JSON file, unzipped if it ends in .gz; see `decode_json`."""
-    return decode_json(read_text(path, expected), f"{path}: the file", expected)
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def decode_json(text: str | bytes, where: str, expected: str) -> Any:
-    """Parse JSON; raise an error also for a key that comes twice and for text that cannot be written as UTF-8."""
+def decode_json(text: str | bytes, where: str, expected: str, kind: Any = Any) -> Any:
+    """Parse JSON of this type; raise an error also for a key that comes twice and for text that UTF-8 cannot hold."""
     try:
         content = json.loads(text, object_pairs_hook=_without_doubles)
         if _SURROGATE.search(text if isinstance(text, str) else text.decode()):
@@ -52,7 +95,7 @@ def decode_json(text: str | bytes, where: str, expected: str) -> Any:
     except (ValueError, RecursionError) as fault:  # ValueError: also not UTF-8, or an integer of too many digits
         reason = "it is nested too deeply" if isinstance(fault, RecursionError) else fault
         raise InputError(f"{where} is not valid JSON ({reason}); expected {expected}") from None
-    return content
+    return content if kind is Any else checked(kind, content, where, expected)
 
 
 def in_words(value: Any) -> str:

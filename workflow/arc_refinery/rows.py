@@ -1,22 +1,17 @@
 """Read rows of external files: JSON lines, a JSON list (both may be gzipped) or Parquet."""
 
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Sequence
-from gzip import GzipFile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import check_regular, decode_json, in_words
+from arc_refinery.files import decode_json, in_words, open_binary, read_json, reading
 
 _ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".parquet")
 ROWS_AT_ONCE = 500  # for Parquet files
-READ_ERRORS = (pa.ArrowException, OSError, EOFError, zlib.error)  # raised for missing, truncated and foreign files
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
@@ -26,34 +21,18 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
     """
     if not path.name.endswith(_ENDINGS):
         raise InputError(f"{path}: ends in {path.suffix!r}; expected a file that ends in {', '.join(_ENDINGS)}")
-    check_regular(path)
-    try:
+    with reading(path):
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as table:
                 wanted = None if columns is None else [name for name in columns if name in table.schema_arrow.names]
                 for batch in table.iter_batches(ROWS_AT_ONCE, columns=wanted):
                     yield from batch.to_pylist()
+        elif path.name.endswith((".json", ".json.gz")):
+            yield from read_json(path, "a list of rows", list[Any])
         else:
             with open_binary(path) as file:
-                yield from (_list if path.name.endswith((".json", ".json.gz")) else _lines)(file, path)
-    except READ_ERRORS as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
-
-
-def open_binary(path: Path, buffering: int = -1) -> GzipFile | BinaryIO:
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb", buffering)
-
-
-def _lines(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
-    for number, line in enumerate((line for line in file if not line.isspace()), 1):
-        yield decode_json(line, f"{path}: row {number}", "one object per line")
-
-
-def _list(file: GzipFile | BinaryIO, path: Path) -> Iterator[Any]:
-    content = decode_json(file.read(), str(path), "a list of rows")
-    if not isinstance(content, list):
-        raise InputError(f"{path}: holds {in_words(content)}; expected a list of rows")
-    yield from content
+                for number, line in enumerate((line for line in file if not line.isspace()), 1):
+                    yield decode_json(line, f"{path}: row {number}", "one object per line")
 
 
 def row_id(row: Any, name: str, where: str) -> str:

@@ -3,19 +3,29 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, Field
 
 from arc_refinery import files
 from arc_refinery.arc.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
+from arc_refinery.rows import read_rows
 
 T = TypeVar("T")
+_MAPPING = "a mapping from task ids"
+_Pairs = Annotated[list[dict[str, Any]], Field(min_length=1)]
 TOO_LARGE = f"a grid has a side of more than {MAX_SIDE}"
 
 
 class TooLargeTaskError(InputError):
     """A grid of a task has a longer side than ARC's grids have."""
+
+
+class _Task(BaseModel):
+    train: _Pairs
+    test: _Pairs
 
 
 def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]:
@@ -74,7 +84,8 @@ def tasks_in(
     origin = path.resolve().name.partition(".json")[0]
     for task_id, task in content.items():
         where = f"{path}: task {task_id}"
-        train, test = (_rows(task, field, where) for field in ("train", "test"))
+        files.checked(_Task, task, where, "lists `train` and `test` of {input, output} pairs")
+        train, test = task["train"], task["test"]
         if solutions:
             if task_id not in answers:
                 raise InputError(
@@ -127,32 +138,22 @@ def read_tasks(path: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a mapping from task ids from a .json or .json.gz file; raises `InputError`."""
-    return _mapping(files.read_json(path, "a mapping from task ids"), path)
-
-
-def _mapping(content: Any, path: Path) -> dict[str, Any]:
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: holds {files.in_words(content)}, expected a mapping from task ids")
-    return content
+    return dict(files.read_json(path, _MAPPING, dict[str, Any]))
 
 
 def _tasks_of_file(path: Path) -> dict[str, Any]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        lines = files.read_text(path, "a task per line").split("\n")
-        numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-        content: Any = [
-            files.decode_json(line, f"{path}: line {number}", "a task per line") for number, line in numbered
-        ]
+        content: Any = list(read_rows(path))
     else:
-        content = files.read_json(path, "a mapping from task ids")
+        content = files.read_json(path, _MAPPING)
     if _is_task(content):
         return {_id_of(Path(path.name)): content}
     if isinstance(content, list):
         return _with_ids(content, path)
-    tasks = _mapping(content, path)
-    if not tasks:
+    files.checked(dict[str, Any], content, str(path), _MAPPING)
+    if not content:
         raise InputError(f"{path}: has no tasks; expected at least one")
-    return tasks
+    return dict(content)
 
 
 def _with_ids(items: list[Any], path: Path) -> dict[str, Any]:
@@ -190,13 +191,6 @@ def _advice(content: Any) -> str:
 
 def _id_of(path: Path) -> str:
     return path.as_posix().removesuffix(".gz").removesuffix(".json")
-
-
-def _rows(task: Any, field: str, where: str) -> list[dict[str, Any]]:
-    rows = task.get(field) if isinstance(task, dict) else None
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{where}: field {field!r} is missing, empty or not a list of {{input, output}} pairs")
-    return rows
 
 
 def _answered(rows: list[dict[str, Any]], grids: Any, where: str) -> list[dict[str, Any]]:

@@ -23,8 +23,7 @@ from arc_refinery.arc.arrow_grids import FlatGrids, are_lists, lengths_of
 from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
 from arc_refinery.errors import InputError
-from arc_refinery.files import check_regular, decode_json
-from arc_refinery.rows import READ_ERRORS, open_binary
+from arc_refinery.files import decode_json, open_binary, reading
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
@@ -74,14 +73,11 @@ def row_blocks(path: Path) -> Iterator[RowBlock]:
     """
     if not path.name.endswith((".jsonl", ".jsonl.gz", ".parquet")):
         raise InputError(f"{path}: ends in {path.suffix!r}; expected a .jsonl, .jsonl.gz or .parquet file of BARC rows")
-    check_regular(path)
     n_before = 0
-    try:
+    with reading(path):
         for n_rows, content in _parquet_blocks(path) if path.suffix == ".parquet" else _json_blocks(path):
             yield RowBlock(path, n_before + 1, content)
             n_before += n_rows
-    except READ_ERRORS as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
 
 
 def _parquet_blocks(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -115,7 +115,7 @@ def _fault(output: Output) -> str:
             return "is a pipe or a device; name another output"
         is_empty = not any(path.iterdir()) if output.is_folder else not path.stat().st_size
         obstacle = "" if is_empty else output.obstacle(path)
-    except (OSError, ValueError, RecursionError):
+    except Exception:  # noqa: BLE001  # whatever its reader raises
         obstacle = "it cannot be read as one"
     if not obstacle:
         return ""

@@ -16,15 +16,15 @@ from io import StringIO
 from math import fsum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 import pyarrow as pa
 
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import Values
-from arc_refinery.files import check_regular, decode_json, in_words, read_json, read_text
-from arc_refinery.rows import READ_ERRORS, read_rows
+from arc_refinery.files import decode_json, in_words, read_json, read_text, reading
+from arc_refinery.rows import read_rows
 
 # Columns that are taken if none is named. lm-evaluation-harness 0.4.13: doc_id; inspect_ai 0.3.285: id
 TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id")
@@ -183,7 +183,7 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
 def _of_csv(path: Path) -> Iterator[Any]:
     csv.field_size_limit(MOST_OF_A_CELL)
     rows = csv.DictReader(StringIO(read_text(path, "CSV"), newline=""), strict=True)
-    try:
+    with reading(path, form="CSV"):
         names = list(rows.fieldnames or ())
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise InputError(f"{path}: has the column {twice[0]} twice; rename one")
@@ -191,8 +191,6 @@ def _of_csv(path: Path) -> Iterator[Any]:
             if None in row:  # the key of what is beyond the header
                 raise InputError(f"{path}: row {number} has more cells than the header has columns")
             yield row
-    except csv.Error as error:
-        raise InputError(f"{path}: cannot be read as CSV ({error})") from None
 
 
 def _of_json(path: Path) -> list[Any]:
@@ -217,17 +215,12 @@ def _of_archive(path: Path) -> Iterator[Any]:
 
 def _samples(path: Path) -> Iterator[Any]:
     """Yield the samples of a log of inspect_ai, in the order of their names."""
-    check_regular(path)
-    try:
-        with ZipFile(path) as archive, path.open("rb") as packed:
-            samples = (member for member in archive.infolist() if re.fullmatch(r"samples/.*\.json", member.filename))
-            for sample in sorted(samples, key=lambda member: member.filename):
-                is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
-                content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
-                row = decode_json(content, f"{path}: {sample.filename}", "a sample of inspect_ai")
-                yield row
-    except (BadZipFile, NotImplementedError, struct.error, *READ_ERRORS) as error:
-        raise InputError(f"{path}: cannot be read as a log of inspect_ai ({error})") from None
+    with reading(path, form="a log of inspect_ai"), ZipFile(path) as archive, path.open("rb") as packed:
+        samples = (member for member in archive.infolist() if re.fullmatch(r"samples/.*\.json", member.filename))
+        for sample in sorted(samples, key=lambda member: member.filename):
+            is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
+            content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
+            yield decode_json(content, f"{path}: {sample.filename}", "a sample of inspect_ai")
 
 
 def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:

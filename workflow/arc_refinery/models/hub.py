@@ -16,6 +16,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from pydantic import BaseModel
 from tqdm import tqdm
 
 from arc_refinery.errors import InputError
@@ -34,6 +35,10 @@ FETCH_FIRST = (
 
 logger = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every URL, and URLs of large files are signed
+
+
+class _Record(BaseModel):
+    files: dict[str, int]  # with their sizes
 
 
 @dataclass(frozen=True)
@@ -151,11 +156,7 @@ def out_of_reach(folder: Path) -> list[str]:
 
 def _recorded(record: Path) -> dict[str, int]:
     """Return the files that a record lists, with their sizes."""
-    content = read_json(record, "what `arc-refinery fetch` wrote; remove it, and fetch again")
-    files = content.get("files") if isinstance(content, dict) else None
-    if not isinstance(files, dict) or any(type(size) is not int for size in files.values()):
-        raise InputError(f"{record}: lists no files with their sizes; remove it, and fetch again")
-    return files
+    return dict(read_json(record, "what `arc-refinery fetch` wrote; remove it, and fetch again", _Record)["files"])
 
 
 def _snapshot(download: Download) -> Path:

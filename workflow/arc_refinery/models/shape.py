@@ -1,12 +1,50 @@
-"""Sizes of a decoder from its config.json, read without transformers, torch or network access."""
+"""A model's folder: sizes from its config.json without transformers, torch or network access; damage to its files."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, PositiveInt
+
 from arc_refinery.errors import ModelError
-from arc_refinery.files import decode_json, read_json
+from arc_refinery.files import check_regular, checked, decode_json, read_json, reading
+
+_AGAIN = "; download the model again"
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_SMALL = 1_000_000  # bytes; settings are smaller, vocabularies are not
+
+
+@contextmanager
+def read_by_library(folder: str | Path, file: str) -> Iterator[None]:
+    """Raise `ModelError` for anything that a library raises while it reads a file of a model or an adapter.
+
+    transformers, peft and tokenizers check few keys and types: a wrong one ends in whatever its use raises.
+    """
+    if Path(folder).is_dir():
+        _check_files(Path(folder))
+    elif not _HUB_NAME.fullmatch(str(folder)):
+        raise ModelError(f"{folder}: no such folder; expected one with a model, or a name on the hub: owner/name")
+    with reading(Path(folder, file), "correct the path, or get the files again", kind=ModelError):
+        try:
+            yield
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):  # transformers prints the shapes as a table
+                raise
+            raise ModelError(
+                f"{Path(folder, file)}: its weights have other shapes than config.json says; get the files again"
+            ) from None
+
+
+def _check_files(folder: Path) -> None:
+    """Raise `InputError` for settings that are not valid JSON, and for pipes, which some libraries wait for."""
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".json", ".safetensors", ".jinja"):
+            check_regular(path)
+        if path.suffix == ".json" and path.is_file() and path.stat().st_size < _SMALL:
+            read_json(path, f"settings or a vocabulary{_AGAIN}", dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +108,22 @@ class Shape:
         return 2 * self.num_hidden_layers * self.keys * width
 
 
-REQUIRED = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size"}
-OPTIONAL = {"num_key_value_heads", "head_dim"}
+class _Sizes(BaseModel):
+    """The keys of config.json that a shape is made of."""
+
+    hidden_size: PositiveInt
+    intermediate_size: PositiveInt
+    num_hidden_layers: PositiveInt
+    num_attention_heads: PositiveInt
+    vocab_size: PositiveInt
+    num_key_value_heads: PositiveInt | None = None
+    head_dim: PositiveInt | None = None
+    layer_types: list[str] | None = None
+
+
+class _Index(BaseModel):
+    weight_map: dict[str, Any]
+
 
 # Sizes as published. The 8B model is a fine-tuned Llama-3.1-8B.
 PUBLISHED_SHAPES = {
@@ -88,39 +140,25 @@ def shape_of(model_path: str) -> Shape:
     path = Path(model_path, "config.json")
     if not path.exists():
         path = _cached(model_path)
-    config = read_json(path, "a model's config.json; download the model again")
-    if not isinstance(config, dict):
-        raise ModelError(f"{path}: is not an object; download the model again")
-    experts = {"num_experts", "num_local_experts"} & set(config)
-    if experts or (missing := sorted(name for name in REQUIRED if config.get(name) is None)):
-        fault = f"has {experts.pop()}" if experts else f"has no {missing[0]}"
-        raise ModelError(f"{path}: {fault}; only dense decoders are supported, such as Llama and Qwen3")
-    whole = {name for name in (*REQUIRED, *OPTIONAL) if config.get(name) is not None}
-    if wrong := sorted(name for name in whole if type(config[name]) is not int or config[name] < 1):
-        raise ModelError(f"{path}: {wrong[0]} is {config[wrong[0]]!r}, expected a positive whole number")
-    layers = config.get("layer_types") or []
-    if not isinstance(layers, list) or not all(isinstance(layer, str) for layer in layers):
-        raise ModelError(f"{path}: layer_types is {layers!r}, expected a list of names")
-    return _shape(config)
+    expected = "the config.json of a dense decoder, such as Llama and Qwen3"
+    config = read_json(path, expected, dict[str, Any])
+    if experts := {"num_experts", "num_local_experts"} & config.keys():
+        raise ModelError(f"{path}: has {experts.pop()}; expected {expected}")
+    return _shape(checked(_Sizes, config, str(path), expected))
 
 
 def weight_names(folder: Path) -> list[str]:
     """Return the names of the weights in a model's folder; none if it has no safetensors files."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if index.is_file():
-        content = read_json(index, "an index of weights; download the model again")
-        if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
-            raise ModelError(f"{index}: has no weight_map; download the model again")
-        return list(content["weight_map"])
+        return list(read_json(index, f"an index of weights{_AGAIN}", _Index)["weight_map"])
     if not single.is_file():
         return []
     with single.open("rb") as file:
         n_bytes = int.from_bytes(file.read(8), "little")
         if n_bytes > single.stat().st_size - 8:
-            raise ModelError(f"{single}: is cut short; download the model again")
-        header = decode_json(file.read(n_bytes), str(single), "weights; download the model again")
-    if not isinstance(header, dict):
-        raise ModelError(f"{single}: its header is not an object; download the model again")
+            raise ModelError(f"{single}: is cut short{_AGAIN}")
+        header = decode_json(file.read(n_bytes), str(single), f"weights{_AGAIN}", dict[str, Any])
     return [name for name in header if name != "__metadata__"]
 
 

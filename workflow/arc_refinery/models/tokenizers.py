@@ -5,7 +5,7 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
-from arc_refinery.models.files import read_by_library
+from arc_refinery.models.shape import read_by_library
 
 LLAMA_PAD = "<|finetune_right_pad_id|>"  # in Llama-3.1's vocabulary, but its published folders set no padding token
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write, check_regular, content_hash
+from arc_refinery.files import atomic_write, content_hash, reading
 from arc_refinery.packages import installed_versions
 from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
 
@@ -139,11 +139,8 @@ def read(path: Path, cls: type[Record], is_wanted: NDArray[np.bool_] | None = No
     """Yield the records of a file; `is_wanted`, one value per record, leaves out those where it is false."""
     check(path, cls)
     for batch in _checked(path, cls, schema(cls).names, is_wanted):
-        try:
-            rows = _records(cls, batch)
-        except ValueError as error:
-            raise RecordError(f"{path}: {error}. {remake(path)}") from None
-        yield from rows
+        with reading(path, remake(path), kind=RecordError):
+            yield from _records(cls, batch)
 
 
 def from_rows(cls: type[Record], rows: Sequence[Mapping[str, Any]]) -> list[Record]:
@@ -222,12 +219,12 @@ def settings_of(path: Path) -> str:
 
 def notes(path: Path) -> dict[str, Any]:
     """Return the short facts that were written with the file."""
-    return dict(_json(path, "notes"))
+    return _json(path, "notes")
 
 
 def packages_of(path: Path) -> dict[str, str]:
     """Return the versions of the packages with which a file was written; empty if it does not say them."""
-    return dict(_json(path, "packages"))
+    return _json(path, "packages")
 
 
 def check(path: Path, cls: type[RecordClass]) -> None:
@@ -307,26 +304,24 @@ def _batches(
     path: Path, columns: Sequence[str], is_wanted: NDArray[np.bool_] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the wanted rows, by default all; row groups without any are not read."""
-    try:
+    with (
+        reading(path, remake(path), kind=RecordError),
         # with pre_buffer, everything that was read stays in memory
-        with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
-            start = 0
-            for number in range(file.num_row_groups):
-                end = start + file.metadata.row_group(number).num_rows
-                if is_wanted is None or is_wanted[start:end].any():
-                    for batch in file.iter_batches(ROWS_PER_GROUP, [number], columns):
-                        rows = slice(start, start := start + len(batch))
-                        yield batch if is_wanted is None else batch.filter(pa.array(is_wanted[rows]))
-                start = end
-    except (pa.ArrowException, OSError) as error:
-        raise RecordError(f"{path}: cannot be read ({error}). {remake(path)}") from None
+        pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file,
+    ):
+        start = 0
+        for number in range(file.num_row_groups):
+            end = start + file.metadata.row_group(number).num_rows
+            if is_wanted is None or is_wanted[start:end].any():
+                for batch in file.iter_batches(ROWS_PER_GROUP, [number], columns):
+                    rows = slice(start, start := start + len(batch))
+                    yield batch if is_wanted is None else batch.filter(pa.array(is_wanted[rows]))
+            start = end
 
 
-def _json(path: Path, name: str) -> Any:
-    try:
-        return json.loads(_metadata(path).get(name, "{}"))
-    except ValueError as error:
-        raise RecordError(f"{path}: its {name} are not valid JSON ({error}). {remake(path)}") from None
+def _json(path: Path, name: str) -> dict[str, Any]:
+    with reading(path, remake(path), kind=RecordError):
+        return dict(json.loads(_metadata(path).get(name, "{}")))
 
 
 def _metadata(path: Path) -> dict[str, str]:
@@ -340,11 +335,8 @@ def _metadata(path: Path) -> dict[str, str]:
 def _footer(path: Path) -> pq.FileMetaData:
     if not path.exists():
         raise RecordError(f"{path}: no such file. Make it: snakemake {path}")
-    check_regular(path)
-    try:
+    with reading(path, remake(path), "a Parquet file", RecordError):
         return pq.read_metadata(path)
-    except (pa.ArrowException, OSError) as error:
-        raise RecordError(f"{path}: not a readable Parquet file ({error}). {remake(path)}") from None
 
 
 def remake(path: Path) -> str:

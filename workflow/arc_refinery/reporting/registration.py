@@ -14,16 +14,25 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from arc_refinery import records
 from arc_refinery.config import Compared
-from arc_refinery.errors import InputError
-from arc_refinery.files import append, atomic_write
+from arc_refinery.files import append, atomic_write, checked, reading
 from arc_refinery.reporting.provenance import result_settings
 
 FILE = "registered.jsonl"
 PROMPTS = "prompts.parquet"  # of a turn: no result of it
+
+
+class _Line(BaseModel):
+    settings: dict[str, Any]
+    sets: list[str] = []
+
+
+_Lines = Annotated[list[_Line], Field(min_length=1)]
 MOST_NAMED = 5  # changed keys in a sentence
 
 
@@ -89,17 +98,10 @@ def _has_entries(progress: Path) -> bool:
 
 
 def _read(path: Path) -> list[Any]:
-    try:
+    advice = "move it away, and the report no longer says what was declared first"
+    with reading(path, advice):
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        if lines and all(isinstance(line["settings"], dict) and _are_names(line.get("sets", [])) for line in lines):
-            return lines
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise InputError(f"{path}: is damaged; move it away, and the report no longer says what was declared first")
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+        return list(checked(_Lines, lines, str(path), f"what was declared; {advice}"))
 
 
 def _as_json(settings: Mapping[str, Any]) -> Any:

@@ -4,13 +4,14 @@ import logging
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, NonNegativeInt, PositiveInt
 
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import InputError
-from arc_refinery.files import check_regular, read_json
-from arc_refinery.models.files import read_by_library
-from arc_refinery.models.shape import names_of, weight_names, without_module
+from arc_refinery.files import read_json, reading
+from arc_refinery.models.shape import names_of, read_by_library, weight_names, without_module
 from arc_refinery.sampling.gpus import check_mig
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -19,6 +20,18 @@ GENERATION_CONFIG = "generation_config.json"
 _LAYER = re.compile(r"(?:model\.(?:language_model\.)?)?layers\.(\d+)\.")
 
 logger = logging.getLogger(__name__)
+
+
+class _LoraSettings(BaseModel):
+    """The keys of an adapter's settings that have no default here."""
+
+    r: PositiveInt
+    peft_type: Literal["LORA"]
+    lora_alpha: int | float
+
+
+class _GenerationSettings(BaseModel):
+    eos_token_id: NonNegativeInt | list[NonNegativeInt] | None = None
 
 
 def check_model(model: ModelConfig, adapter: Path | None) -> Any:
@@ -72,11 +85,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
     path = adapter / ADAPTER_CONFIG
     if not path.exists():
         raise InputError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it")
-    content = read_json(path, "the settings of a LoRA adapter as peft saves them")
-    if not isinstance(content, dict) or type(content.get("r")) is not int or content["r"] < 1:
-        raise InputError(f"{path}: has no rank `r`; expected the settings of a LoRA adapter as peft saves them")
-    if content.get("peft_type") != "LORA" or type(content.get("lora_alpha")) not in (int, float):
-        raise InputError(f"{path}: expected peft_type LORA and a number lora_alpha; save the adapter again")
+    content: dict[str, Any] = read_json(path, "the settings of a LoRA adapter as peft saves them", _LoraSettings)
     return content
 
 
@@ -100,13 +109,11 @@ def _check_end_tokens(path: Path, network: Any) -> None:
     """Check the tokens that end a completion: where the file cannot be read, transformers silently has others."""
     if not path.exists():
         return  # transformers then takes config.json's
-    content = read_json(path, "the generation settings of a model")
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: is not an object; download the model again")
-    ends = content.get("eos_token_id")
+    expected = "the generation settings of a model; download the model again"
+    ends = read_json(path, expected, _GenerationSettings).get("eos_token_id")
     n_tokens = network.get_text_config().vocab_size
     listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    if wrong := [end for end in listed if type(end) is not int or not 0 <= end < n_tokens]:
+    if wrong := [end for end in listed if end >= n_tokens]:
         raise InputError(
             f"{path}: has the end token {wrong[0]!r}; expected eos_token_id to be one or several of the model's "
             f"{n_tokens} token ids; download the model again"
@@ -189,16 +196,12 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
 def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
     """Return the shape of each matrix of an adapter that has both matrices of every module, all of finite numbers."""
     import torch
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     if not weights.exists():
         raise InputError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
-    check_regular(weights)
-    try:
-        with safe_open(weights, "pt") as file:
-            matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise InputError(f"{weights}: cannot be read ({error}); save the adapter again") from None
+    with reading(weights, "save the adapter again"), safe_open(weights, "pt") as file:
+        matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     if wrong := [key for key, m in matrices.items() if not (m.is_floating_point() and torch.isfinite(m).all())]:
         raise InputError(
             f"{weights}: {len(wrong)} of its {len(matrices)} matrices hold values that are not finite numbers, such as "

@@ -25,8 +25,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import ModelError
-from arc_refinery.models.files import read_by_library
-from arc_refinery.models.shape import shape_of
+from arc_refinery.models.shape import read_by_library, shape_of
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.models.tokenizers import end_tokens
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled, no_report
