@@ -22,7 +22,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import AddedToken, Tokenizer
 
 from arc_refinery.errors import ModelError
-from arc_refinery.files import read_json, read_text
+from arc_refinery.files import read_json, read_text, reading
 
 
 class Message(TypedDict):
@@ -121,18 +121,16 @@ def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequen
     """
     is_open = conversation[-1]["role"] != "assistant"
     model = Path(tokenizer.name_or_path)
-    try:
-        with render_limit(model):
-            text = tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=is_open)
-    except ModelError:
-        raise
-    except (TemplateError, ValueError, TypeError) as error:
-        raise ModelError(f"{model}: its chat template cannot render an answer ({error}); correct it") from None
+    template = "chat_template.jinja" if (model / "chat_template.jinja").exists() else "tokenizer_config.json"
+    with (
+        reading(model / template, "correct the template", "a chat template of answers", ModelError),
+        render_limit(model),
+    ):
+        text = tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=is_open)
     _, separator, after = str(text).rpartition(ANSWER)
     ids: list[int] = tokenizer(after.lstrip(), add_special_tokens=False)["input_ids"]
     if separator and (not ids or ids[0] in ends):
         return ids
-    template = "chat_template.jinja" if (model / "chat_template.jinja").exists() else "tokenizer_config.json"
     settings = "generation_config.json" if (model / "generation_config.json").exists() else "config.json"
     raise ModelError(
         f"{model}: its chat template ({template}) does not end an answer with a token that ends a completion: "
@@ -177,13 +175,8 @@ class _OfFolder:
 
     def render(self, messages: Sequence[Message]) -> str:
         variables = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
-        try:
-            with render_limit(self._path):
-                text = self._template.render(**self._special_tokens, **variables)
-        except ModelError:
-            raise
-        except (TemplateError, TypeError, ValueError, OverflowError, RecursionError, MemoryError) as error:
-            raise ModelError(f"{self._path}: cannot render a conversation ({error}); correct the template") from None
+        with reading(self._path, "correct the template", "a chat template", ModelError), render_limit(self._path):
+            text = self._template.render(**self._special_tokens, **variables)
         if not text.strip():
             raise ModelError(f"{self._path}: renders a conversation as empty text; correct the template")
         return text
@@ -230,12 +223,11 @@ def _folder_chat(folder: Path) -> Chat | None:
     template = read_text(files[2], "a chat template")
     if not template.strip():
         raise ModelError(f"{files[2]}: is empty, so prompts would be empty; download the model again")
-    try:
-        return _OfFolder(template, Tokenizer.from_file(str(files[0])), _special_tokens(settings), files[2])
-    except TemplateSyntaxError:  # a tag that transformers may know
-        return None
-    except Exception as error:  # noqa: BLE001  # tokenizers raises nothing more special
-        raise ModelError(f"{files[0]}: cannot be read ({error}); download the model again") from None
+    with reading(files[0], "download the model again", kind=ModelError):
+        try:
+            return _OfFolder(template, Tokenizer.from_file(str(files[0])), _special_tokens(settings), files[2])
+        except TemplateSyntaxError:  # a tag that transformers may know
+            return None
 
 
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
