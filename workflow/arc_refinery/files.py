@@ -136,12 +136,8 @@ def content_hash(paths: Iterable[Path]) -> str:
     """Return the SHA-256 of the contents of files, in order; raise `InputError` if one cannot be read."""
     digest = sha256()
     for path in paths:
-        check_regular(path)
-        try:
-            with path.open("rb") as file:
-                digest.update(file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror}); make it with the previous stage") from None
+        with reading(path, "make it with the previous stage"), path.open("rb") as file:
+            digest.update(file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from arc_refinery.config.flags import flag_of
 from arc_refinery.errors import InputError
+from arc_refinery.files import read_json
 
 PATHS = ("path", "solutions", "only", "template", "model_path", "start")  # texts of flags that name an input
 SNAKEMAKES = ".snakemake_timestamp"  # in each folder that a rule declares
@@ -208,21 +209,21 @@ def lines(path: Path, *keys: str) -> Output:
 
 
 def json_file(path: Path, *keys: str) -> Output:
-    return Output(path, f"a JSON file with the keys {', '.join(keys)}", lambda path: _lacks(_json(path), keys))
+    return Output(path, f"a JSON file with the keys {', '.join(keys)}", lambda path: _lacks(read_json(path, ""), keys))
 
 
 def submission(path: Path) -> Output:
     """Kaggle's: `{"<task>": [{"attempt_1": ..., "attempt_2": ...}]}`."""
 
     def obstacle(path: Path) -> str:
-        content = _json(path)
-        entries = list(content.values()) if isinstance(content, dict) else [None]
-        are_guesses = all(
-            isinstance(entry, list) and all(not _lacks(guess, ["attempt_1"]) for guess in entry) for entry in entries
-        )
-        return "" if are_guesses else "it does not have two guesses per test input"
+        read_json(path, "a submission", dict[str, list[_Guesses]])
+        return ""
 
     return Output(path, "a submission", obstacle)
+
+
+class _Guesses(BaseModel):
+    attempt_1: Any
 
 
 def folder(path: Path, what: str, needed: Iterable[str], names: str = ".*") -> Output:
@@ -249,10 +250,6 @@ def adapter(path: Path) -> Output:
 
 def torch_file(path: Path) -> Output:
     return Output(path, "a checkpoint", lambda path: "" if is_zipfile(path) else "torch did not write it")
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_bytes())
 
 
 def _lacks(content: Any, keys: Sequence[str]) -> str:
