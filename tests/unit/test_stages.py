@@ -41,13 +41,12 @@ from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
 OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
-OF_REFINING = OF_A_TRAINING | {"n_processes"}
 
 
 @pytest.mark.parametrize(
     ("section", "marks", "names"),
     [
-        (Grpo, [TUNING], OF_REFINING),
+        (Grpo, [TUNING], OF_A_TRAINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
         (Grpo, [PROMPTS], {"rollout", "n_turns"}),
         (PromptedModel, [PROMPTS, TUNING], OF_VLLM | {"template", "colors"}),
@@ -184,7 +183,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
     assert refining.sample(experiment, "heldout", "turn1").flags(tuning=True) == "--gpu-memory-utilization 0.7"
     assert stages.sft(experiment, "sft").flags(tuning=True) == "--save-steps 2"
     assert refining.train(experiment, "trained").flags(tuning=True) == (
-        "--n-jobs 2 --gpu-memory-utilization 0.5 --no-sleep-mode --report-to tensorboard --n-processes 1"
+        "--n-jobs 2 --gpu-memory-utilization 0.5 --no-sleep-mode --report-to tensorboard"
     )
     episodes = validate_experiment(
         yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", ToolUse

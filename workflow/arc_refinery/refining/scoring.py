@@ -5,13 +5,14 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from accelerate.utils import gather_object
+
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
 from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, ScoredAttempt, improvement, solved
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
-from arc_refinery.training import processes
 from arc_refinery.training.rewards import Reward
 from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics
 
@@ -84,7 +85,7 @@ class Scorer:
             )
             for prompt, ids, attempt, reward, turns in zip(prompts, sampled, attempts, rewards, turns_of, strict=True)
         ]
-        metrics = step_metrics(processes.gather(self.scored), self.settings.num_generations, FAILURES)
+        metrics = step_metrics(gather_object(self.scored), self.settings.num_generations, FAILURES)
         if len(self.reward.terms) > 1:
             metrics |= self.reward.metrics(values)
         if episode is not None:

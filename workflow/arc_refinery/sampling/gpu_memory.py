@@ -255,6 +255,12 @@ def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
             text = f"set {key}.sleep_mode to true"
             text += "" if has_cache else f" and {key}.gpu_memory_utilization to {utilization}"
             changes.append((text, replace(step, settings=asleep)))
+        if not grpo.frequency_penalty:  # which needs vLLM
+            plain = grpo.model_copy(update={"sampler": "transformers", "sleep_mode": False, "kv_cache_gb": None})
+            text = f"set {key}.sampler to transformers"
+            text += f" and {key}.sleep_mode to false" if grpo.sleep_mode else ""
+            text += f" and {key}.kv_cache_gb to null" if has_cache else ""
+            changes.append((text, replace(step, settings=plain)))
     if not step.lora.load_in_4bit:
         in_4bit = step.lora.model_copy(update={"load_in_4bit": True})
         changes.append(("set training.lora.load_in_4bit to true", replace(step, lora=in_4bit)))

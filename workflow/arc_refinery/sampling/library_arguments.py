@@ -34,6 +34,7 @@ OVERRIDDEN = {
             "_load_from_checkpoint",
             "_prepare_inputs",
             "_save_checkpoint",
+            "get_train_dataloader",
         }
     ),
     "ToolTrainer": frozenset({"_tool_call_loop"}),
@@ -241,8 +242,6 @@ def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, An
 
 
 # accelerate
-
-ENDING_VARIABLE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"  # seconds between SIGTERM and SIGKILL
 
 
 def accelerate_launch(n_processes: int, command: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from transformers.integrations import TensorBoardCallback, TrackioCallback, is_t
 from arc_refinery.config import Guard, PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.runs.screen import duration
-from arc_refinery.training import checkpoints, processes
+from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import fault_of_adapter
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
 
@@ -60,7 +60,7 @@ class CollapseWatcher(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.guard.action == "none":  # else no training continues after a collapse
-            self.symptom = processes.broadcast(first_symptom(_steps(state), self.guard))
+            self.symptom = first_symptom(_steps(state), self.guard)
 
     def on_log(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         steps = _steps(state)
@@ -70,8 +70,7 @@ class CollapseWatcher(TrainerCallback):
                 raise InputError(
                     f"step {state.global_step}: {fault}, and guard.action is none; lower learning_rate or max_grad_norm"
                 )
-            noticed = Symptom(state.global_step, "loss", math.nan, 0.0) if fault else symptom(steps, self.guard)
-            self.symptom = processes.broadcast(noticed)
+            self.symptom = Symptom(state.global_step, "loss", math.nan, 0.0) if fault else symptom(steps, self.guard)
             ended = self.symptom is not None and self.guard.action != "none"
             control.should_training_stop |= ended
             control.should_save &= not ended  # a run resumed from there would continue
@@ -113,7 +112,7 @@ class KeepsCheckpoints(TrainerCallback):
         control.should_evaluate |= state.global_step == state.max_steps and self.training.n_heldout > 0
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if processes.is_first():
+        if state.is_world_process_zero:
             rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
             n_best, save_steps = self.training.keep_best, self.training.save_steps
             checkpoints.prune(Path(args.output_dir), rewards, n_best, save_steps, state.global_step, self.window)

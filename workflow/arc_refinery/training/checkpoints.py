@@ -6,6 +6,7 @@ prompts, and only those from before a collapse).
 
 import json
 import logging
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping
@@ -121,7 +122,7 @@ def fault_of(checkpoint: Path) -> str:
     for name in (ADAPTER_WEIGHTS, _OPTIMIZER, _SCHEDULER):
         if not (checkpoint / name).is_file():
             return f"{checkpoint / name}: is missing"
-    if not list(checkpoint.glob("rng_state*.pth")):
+    if len(list(checkpoint.glob("rng_state*.pth"))) != int(os.environ.get("WORLD_SIZE", "1")):  # one per process
         return f"{checkpoint / 'rng_state.pth'}: is missing"
     for path in sorted(checkpoint.rglob("*")):
         if path.suffix == ".safetensors":

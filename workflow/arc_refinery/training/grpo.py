@@ -2,7 +2,7 @@
 
 An interrupted run resumes from its last checkpoint and gives the same result as an uninterrupted one. A run that
 collapses stops (`guard`). The adapter is the best checkpoint on held-out prompts, from before a collapse.
-Several processes can share each step (`processes`, `whole_step`); the first one writes.
+Several processes can share each step (`launch`); the first one writes.
 
 An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
 
@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list
 from torch.distributed.elastic.utils.distributed import get_free_port
 from transformers import PrinterCallback
 from trl import GRPOConfig
@@ -32,7 +34,7 @@ from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings
-from arc_refinery.training import checkpoints, parts, processes
+from arc_refinery.training import checkpoints, parts
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.callbacks import (
     CollapseWatcher,
@@ -58,7 +60,14 @@ def train_grpo(job: TrainingJob, environment: Environment) -> None:
     _check(job, environment)
     torch.set_num_threads(job.model.n_threads)
     identity = job.identity(environment)
-    processes.on_first(lambda: _claim(job, identity))
+    state = PartialState(cpu=not torch.cuda.is_available())
+    if state.is_main_process:
+        checkpoints.claim(job.work, identity)
+        if job.before:
+            parts.take_over(job.before / parts.FOLDER, job.work, job.until_step)
+    # the first process removes damaged ones, the others wait
+    first = [checkpoints.newest(job.work, job.until_step) if state.is_main_process else None]
+    (newest,) = broadcast_object_list(first)
     keywords = begin_trackers(job.output, job.tensorboard, identity)
     if job.training.sampler == "vllm-colocate":
         # TRL takes port 29500 if it looks free: of two runs starting on one machine, the second would crash.
@@ -69,8 +78,8 @@ def train_grpo(job: TrainingJob, environment: Environment) -> None:
         colocated.open_with(job.model, job.lora, job.training)
     trainer = open_trainer(job, environment, keywords)
     trainer.samples = Samples(job.work, job.seed)
-    symptom = _train(job, environment, trainer)
-    if processes.is_first():
+    symptom = _train(job, environment, trainer, newest)
+    if state.is_main_process:
         trainer.samples.save(trainer.state.global_step)
         _write(job, trainer, trainer.samples, symptom)
 
@@ -101,13 +110,6 @@ def _check(job: TrainingJob, environment: Environment) -> None:
             f"{n}; lower them, or add tasks or questions"
         )
     check_trained(job.model, job.lora, job.start)
-
-
-def _claim(job: TrainingJob, identity: str) -> None:
-    """Make the folder of checkpoints this training's own, with those of the part before it."""
-    checkpoints.claim(job.work, identity)
-    if job.before:
-        parts.take_over(job.before / parts.FOLDER, job.work, job.until_step)
 
 
 def open_trainer(job: TrainingJob, environment: Environment, keywords: dict[str, Any]) -> Trainer:
@@ -156,14 +158,14 @@ def _network(job: TrainingJob) -> dict[str, Any]:
     return {"model": open_base(job.model, job.lora), "peft_config": lora_config(job.lora)}
 
 
-def _train(job: TrainingJob, environment: Environment, trainer: Trainer) -> Symptom | None:
+def _train(job: TrainingJob, environment: Environment, trainer: Trainer, newest: Path | None) -> Symptom | None:
     """Train from the newest checkpoint, if there is one, to the end or to a collapse, and return its symptom."""
-    newest = processes.on_first(lambda: checkpoints.newest(job.work, job.until_step))
-    if processes.is_first() and trainer.samples:
+    is_first = trainer.accelerator.is_main_process
+    if is_first and trainer.samples:
         trainer.samples.resume(int(newest.name.rpartition("-")[2]) if newest else 0)
     if newest:
         logger.info("%s: training resumes from this checkpoint", newest)
-    elif processes.is_first():
+    elif is_first:
         for curves in job.tensorboard.glob("events.out.tfevents.*"):  # left by another run
             curves.unlink()
     at_start: dict[str, float] | None = None
@@ -186,7 +188,7 @@ def _train(job: TrainingJob, environment: Environment, trainer: Trainer) -> Symp
             trainer.train(resume_from_checkpoint=str(newest) if newest else None)
         except NotFiniteError:  # a step has made weights that are finite, but too large
             step = trainer.state.global_step
-            if not step or job.guard.action == "none" or processes.count() > 1:
+            if not step or job.guard.action == "none" or trainer.accelerator.num_processes > 1:
                 raise
             return Symptom(step, "loss", math.nan, 0.0)
     return watcher.symptom

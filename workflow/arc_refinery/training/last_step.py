@@ -5,26 +5,27 @@ numbers drawn and the tokens counted since; so theirs is kept. A signal during t
 logging, evaluation and saving that follow it, waits for their end. Where several steps learn from one batch of
 completions, it waits for the last of them: training can resume only before a new batch.
 
-Of several processes, only the first one saves. It needs no other one for that: weights, optimizer and random numbers
-are the same in all. The others continue until it has ended, because its evaluation may need them.
+Several processes save nothing then, because their random numbers differ: they resume from the last checkpoint.
 """
 
 import logging
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl
 
 from arc_refinery.files import writing
-from arc_refinery.training import processes
 from arc_refinery.training.checkpoints import steps_of
-from arc_refinery.training.processes import RandomState
 
 if TYPE_CHECKING:
     from transformers import Trainer as Base
@@ -34,13 +35,28 @@ else:
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class RandomState:
+    """State of every generator that a checkpoint of transformers holds."""
+
+    python: Any = field(default_factory=random.getstate)
+    numpy: Any = field(default_factory=np.random.get_state)
+    cpu: torch.Tensor = field(default_factory=torch.get_rng_state)
+    gpus: list[torch.Tensor] = field(default_factory=torch.cuda.get_rng_state_all)
+
+    def restore(self) -> None:
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)
+        torch.set_rng_state(self.cpu)
+        torch.cuda.set_rng_state_all(self.gpus)
+
+
 class SavesLastStep(Base):
     """A trainer of transformers that saves its last whole step at SIGTERM, and then ends as it would without.
 
     Inherit from it before the trainer's class.
     """
 
-    current_flos: float  # set by transformers' trainer
     control: TrainerControl
     steps_per_batch = 1  # steps made with one batch of completions
     # After the last whole step of this process
@@ -51,14 +67,8 @@ class SavesLastStep(Base):
 
     def train(self, *arguments: Any, **named: Any) -> Any:
         self.add_callback(_BeginsToUpdate(self))
-        first = processes.broadcast(os.getpid())
-        with _at_sigterm(self._end) if processes.is_first() else processes.leaving_signals_to(first):
+        with _at_sigterm(self._end) if self.args.world_size == 1 else nullcontext():
             return super().train(*arguments, **named)
-
-    def store_flos(self) -> None:
-        """Count for all processes, which do the same: transformers waits for them, but a signal may have come."""
-        self.state.total_flos += self.current_flos * processes.count()
-        self.current_flos = 0
 
     def begin_update(self) -> None:
         self._is_updating = True

@@ -23,7 +23,7 @@ from arc_refinery.config import ModelConfig
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import shape_of
 from arc_refinery.sampling.gpu_memory import GIB, WIDTH, training_pass
-from arc_refinery.training.processes import RandomState
+from arc_refinery.training.last_step import RandomState
 from arc_refinery.training.shared_prefix import IGNORED
 
 METRICS = ("_metrics", "_total_train_tokens")  # attributes of TRL's trainers that a pass changes

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any, Protocol
 
 import torch
+from accelerate.utils import gather_object
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import set_seed
@@ -28,7 +29,7 @@ from arc_refinery.sampling.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
-from arc_refinery.training import processes, shared_prefix
+from arc_refinery.training import shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import Group, OwnAdvantage, of_completions, of_turns
 from arc_refinery.training.last_step import SavesLastStep
@@ -36,7 +37,6 @@ from arc_refinery.training.log import MEASURED
 from arc_refinery.training.samples import Samples, TermValue, spans
 from arc_refinery.training.step_metrics import ScoredCompletion
 from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows
-from arc_refinery.training.whole_step import SharesSteps
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class PromptOrder(Sampler[int]):
         return len(self.sampler)
 
 
-class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
+class Trainer(SavesLastStep, GRPOTrainer):
     _buffered_inputs: Any  # TRL's: the passes of a step
 
     def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
@@ -106,6 +106,14 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         elif settings.advantage == OTHERS:
             self._of_turns = of_turns
         self._shares_prompts = settings.shared_prefix == "auto" and self._share_prompts()
+        if self.accelerator.num_processes > 1:
+            # Now, because an evaluation before the first step would prepare the network as it is. Accelerate would
+            # then not wrap it, and each process would keep its own gradients, without an error.
+            self.model_wrapped = self.accelerator.prepare(self.model)
+            # On CPUs, accelerate calls the device of several processes cpu:0, where torch cannot load an optimizer
+            torch.serialization.register_package(
+                0, lambda _: None, lambda storage, device: storage if device == "cpu:0" else None
+            )
         if settings.opens_vllm:  # Unsloth shares its weights with its vLLM
             self.vllm_generation._iter_named_params = partial(adapter_alone, self.vllm_generation)
 
@@ -157,6 +165,16 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         """Also load the trained adapter: transformers 5.17 loads only the other one, the KL term's reference."""
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         read_weights(model or self.model, Path(resume_from_checkpoint))
+
+    def get_train_dataloader(self) -> Any:
+        """Let the order of prompts follow the epoch also in an epoch that is resumed.
+
+        Then a sampler that skips batches is around accelerate's, and `set_epoch` reaches no further than that one.
+        """
+        loader = super().get_train_dataloader()
+        if self.accelerator.num_processes > 1:
+            loader.batch_sampler.set_epoch = loader.batch_sampler.batch_sampler.sampler.set_epoch
+        return loader
 
     def _get_train_sampler(self, *arguments: Any, **named: Any) -> PromptOrder:
         return PromptOrder(super()._get_train_sampler(*arguments, **named))
@@ -227,8 +245,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if self.use_vllm and self._has_to_log_gap():
             self._log_gap(scored)
-        rewards = self._rewards.view(-1, self.settings.num_generations)
-        own = slice(processes.index() * len(inputs), (processes.index() + 1) * len(inputs))
+        rewards, rank = self._rewards.view(-1, self.settings.num_generations), self.accelerator.process_index
+        own = slice(rank * len(inputs), (rank + 1) * len(inputs))
         if self._of_turns:
             scored["advantages"] = self._advantages_of_turns(scored, self._of_turns, own)
         elif self.settings.advantage != GROUP:  # which is TRL's
@@ -238,7 +256,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         if self.settings.drop_zero_variance:
             differ = rewards != rewards[:, :1]
             if self._of_turns:  # turns of episodes with equal rewards can differ
-                teaches = processes.gather(scored["advantages"].reshape(len(inputs), -1).any(1).tolist())
+                teaches = gather_object(scored["advantages"].reshape(len(inputs), -1).any(1).tolist())
                 differ |= torch.tensor(teaches).view(rewards.shape)
             is_kept &= differ.any(1, keepdim=True).expand_as(rewards).flatten()[own]
         if self.settings.drop_zero_variance or not is_kept.all():
@@ -248,8 +266,8 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
                 self.accelerator.gather(carries_loss.sum()).sum().to(scored["num_items_in_batch"])
             )
         if self.samples and self.model.training:
-            kept = processes.gather(self._samples(scored))
-            if processes.is_first():
+            kept = gather_object(self._samples(scored))
+            if self.accelerator.is_main_process:
                 self.samples.add(self.state.global_step + 1, kept)
         return scored
 
@@ -258,7 +276,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
 
         `rows`: those of this process among all.
         """
-        completions, n = processes.gather(list(self.scorer.scored)), self.settings.num_generations
+        completions, n = gather_object(list(self.scorer.scored)), self.settings.num_generations
         starts = range(0, len(completions), n)
         own = [turns for start in starts for turns in of_group(completions[start : start + n])][rows]
         advantages = scored["advantages"]
@@ -301,7 +319,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
         return float(log_probs[row, : len(is_sampled)][torch.tensor(is_sampled, device=log_probs.device)].mean())
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
-        if self.samples and processes.is_first():
+        if self.samples and self.accelerator.is_main_process:
             self.samples.save(self.state.global_step)
         super()._save_checkpoint(*arguments, **named)
 
@@ -310,7 +328,7 @@ class Trainer(SavesLastStep, SharesSteps, GRPOTrainer):
 
         vLLM seeds this process alike for every run when it starts, and its own random state is in no checkpoint.
         """
-        address = ("completions", self.state.global_step, processes.index(), *map(str, prompt_ids))
+        address = ("completions", self.state.global_step, self.accelerator.process_index, *map(str, prompt_ids))
         set_seed(stream_seed(self.args.seed, *address) % SEEDS)
 
     def _has_to_log_gap(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, ROWS, TUNING, Name, NonNegativeInt, PositiveInt, Share, Strict
+from arc_refinery.config.base import PROMPTS, ROWS, Name, NonNegativeInt, PositiveInt, Share, Strict
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
@@ -79,11 +79,10 @@ class Grpo(PolicyGradient):
         "the same (dynamic sampling, DAPO; docs/methods.md).",
     )
     unsloth: bool = Field(False, description="Train with Unsloth: faster and in less memory on one GPU.")
-    n_processes: Annotated[PositiveInt, TUNING] = Field(
+    n_processes: PositiveInt = Field(
         1,
-        description="Processes that share each step, each on a GPU of its own (docs/methods.md). All other keys are "
-        "about the whole step, so results are the same but for rounding, and for what vLLM samples. "
-        "`gradient_accumulation_steps` must be a multiple.",
+        description="Processes that share each step, each on a GPU of its own, by `accelerate launch` "
+        "(docs/methods.md). All other keys are about the whole step. `gradient_accumulation_steps` must be a multiple.",
     )
 
     @property
