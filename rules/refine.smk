@@ -56,8 +56,6 @@ if experiment.runs and experiment.training.prompts == "first-turn":
             "write prompts to train on: {wildcards.tasks}"
 
 elif experiment.runs:
-    PROMPTED = "probe" if experiment.probe else "training"  # a probe chooses among the prompts
-
     rule training_prompts:
         input:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
@@ -67,11 +65,11 @@ elif experiment.runs:
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
-            f"<results>/{{tasks}}/{PROMPTED}/prompts.parquet",
+            "<results>/{tasks}/training/prompts.parquet",
         log:
-            f"<logs>/{{tasks}}/{PROMPTED}/prompts.log",
+            "<logs>/{tasks}/training/prompts.log",
         benchmark:
-            f"<benchmarks>/{{tasks}}/{PROMPTED}/prompts.tsv"
+            "<benchmarks>/{tasks}/training/prompts.tsv"
         wildcard_constraints:
             tasks=one_of(experiment.training_tasks),
         priority: 10  # training waits for it
@@ -88,35 +86,6 @@ elif experiment.runs:
         shell:
             "{resources.venv_on_path}arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
             " {params.overlap} {params.flags} --output {output} 2> {log}"
-
-    if experiment.probe:
-
-        rule chosen_prompts:
-            input:
-                prompts="<results>/{tasks}/probe/prompts.parquet",
-                attempts=from_wildcards(kind.inputs.attempts, "tasks", branch="probe"),
-                verdicts=from_wildcards(kind.inputs.verdicts, "tasks", branch="probe"),
-            output:
-                "<results>/{tasks}/training/prompts.parquet",
-            log:
-                "<logs>/{tasks}/training/prompts.log",
-            benchmark:
-                "<benchmarks>/{tasks}/training/prompts.tsv"
-            wildcard_constraints:
-                tasks=one_of(experiment.training_tasks),
-            priority: 10  # training waits for it
-            threads: cpus("cpu")
-            resources:
-                **needs("cpu"),
-                tuning=flags_of(kind.chosen_prompts, "tasks", tuning=True),
-            params:
-                flags=flags_of(kind.chosen_prompts, "tasks"),
-                folder=subpath(input.prompts, parent=True),
-            message:
-                "choose the prompts to train on: {wildcards.tasks}"
-            shell:
-                "{resources.venv_on_path}arc-refinery prompts select --folder {params.folder} {resources.tuning}"
-                " {params.flags} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:

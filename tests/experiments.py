@@ -43,7 +43,7 @@ REFINING: dict[str, Changes] = {
     "words from a file": {"model.template": "learned", "template_rows": {"source": "file", "path": "messages.jsonl"}},
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
-    "a probe": {"training.select": {"probe": 4, "min_pass_rate": 0.1, "max_pass_rate": 0.9, "min_mixed": 0.3}},
+    "pass rates": {"training.select": {"min_pass_rate": 0.1, "max_pass_rate": 0.9}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},
     "a set to train on": {"parts": None, "training.sets": ["heldout"], "problems": None, "training.sft": None},
@@ -109,9 +109,6 @@ def refining_commands(experiment: Refining) -> dict[str, Command]:
         jobs["tasks"] = refining.tasks(experiment)
     if training and training.grpo:
         jobs["training_prompts"] = refining.training_prompts(experiment, experiment.training_tasks[0])
-    if experiment.probe:
-        jobs["chosen_prompts"] = refining.chosen_prompts(experiment, experiment.training_tasks[0])
-        jobs |= {f"sample {tasks} probe": refining.sample(experiment, tasks, "probe") for tasks, _ in trained}
     if training and training.sft:
         jobs["demonstrations"] = refining.demonstrations(experiment, experiment.training_tasks[0])
     jobs |= {f"evaluation_tasks {name}": refining.evaluation_tasks(experiment, name) for name in sets}

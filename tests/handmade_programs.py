@@ -80,7 +80,6 @@ ANSWERS = {
     "refine-turn2": {"double": "wSww", "largest": "SSww", "parity": "wwww", "mirror": "wwwS", "add": "wwww"},
     "trained-turn2": {"double": "SSww", "largest": "SSww", "parity": "Swww", "mirror": "SSSS", "add": "wwww"},
     "blind-turn2": {"double": "wwww", "largest": "wTww", "parity": "xxxx", "mirror": "Swww", "add": "wwww"},
-    "probe": {"negate": "Swww", "length": "wwww"},
     "elsewhere-turn2": {"double": "nnnn", "largest": "wwww", "parity": "wwww", "mirror": "wwww", "add": "wwww"},
     "twin-turn2": {"double": "wwww", "largest": "wwww", "parity": "wwww"},
 }
@@ -105,7 +104,6 @@ def settings(training_rows: str, rows: str, venv: str) -> dict[str, Any]:
         "training": {
             "max_completion_length": 48,
             "max_seq_length": 512,
-            "select": {"probe": 4},
             "grpo": {
                 "learning_rate": 1.0e-4,
                 "num_generations": 4,

@@ -49,14 +49,7 @@ def far(pool: Pool, tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def reduce_with_probe(content: dict[str, Any]) -> None:
-    reduce(content)
-    content["training"]["select"] = {"probe": 2, "min_mixed": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("base", "change"), [(SMALL, reduce_with_probe), (TOOLS, reduce_tools)], ids=["refining", "tool-use"]
-)
+@pytest.mark.parametrize(("base", "change"), [(SMALL, reduce), (TOOLS, reduce_tools)], ids=["refining", "tool-use"])
 def test_a_whole_run_ends_as_a_local_one(
     base: str, change: Change, far: Path, tmp_path: Path, condor: Callable[..., Run]
 ):

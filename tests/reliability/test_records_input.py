@@ -25,7 +25,6 @@ OVERLAP, ASKED = "overlap.parquet", "questions.parquet"
 RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/rows.parquet"]
 WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
 OF_TURN = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2", "--n-considered", "4", *RENDERED]
-PROBED = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2"]
 ATTEMPTS = [f"{{}}/{TURN1}/attempts/000.parquet", f"{{}}/{TURN1}/attempts/001.parquet"]
 REPORT = ["--configfile", "{}/results/tiny/settings.json", "--results", "{}/results/tiny", "--output", "{}/out/tiny.md"]
 REFINE = ["--branch", "refine-turn2", "--n-parents", "2", "--n-predictions", "2", "--batch-size", "1"]
@@ -98,7 +97,6 @@ STAGES = {
         {f"{TURN1}/attempts/000.parquet": record_faults(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
     ),
     "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
-    "prompts select": Stage(["prompts", "select", *PROBED, "--num-generations", "4", *OUT], TURN1_FILES),
     "prompts demonstrations": Stage(
         ["prompts", "demonstrations", *OF_TURN, *SFT, "--tasks-path", f"{{}}/{TASKS}"],
         {**TURN1_FILES, TASKS: record_faults(columns(Task), joined=False)},
@@ -142,7 +140,6 @@ ENDS: dict[str, tuple[int, list[str]]] = {
     "sample": (46, []),
     "grade": (110, [f"{TASKS}, reordered, with their hash"]),
     "prompts refine": (191, []),
-    "prompts select": (191, []),
     "prompts demonstrations": (228, []),
     "report": (199, []),
     "compare": (199, []),

@@ -41,7 +41,6 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
         ["--branch", "b", "--n-parents", "1", *DRAWN, "--output", "out", *REFINE, *PROMPTS],
         ["out"],
     ),
-    "prompts select": (["--num-generations", "4", "--output", "out", *REFINE[:4]], ["out"]),
     "prompts demonstrations": (
         ["--tasks-path", "in", *LENGTHS, "--output", "out", *REFINE, *PROMPTS[:4]],
         ["out"],

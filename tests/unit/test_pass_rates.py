@@ -7,7 +7,7 @@ import pytest
 from factories import make_attempt, make_prompt, make_task, make_verdict
 
 from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.pass_rates import chances_of_mixed_groups, nothing_selected, probably_mixed, with_pass_rate
+from arc_refinery.refining.pass_rates import nothing_selected, with_pass_rate
 
 RIGHT = {"none": "0000", "one": "0100", "half": "1010", "late": "0001", "all": "1111"}
 
@@ -46,29 +46,10 @@ def test_a_share_on_the_edge_is_kept():
     assert len(list(with_pass_rate(graded, 0.07, 0.07, 100, Counter()))) == 100
 
 
-def test_the_chance_of_a_mixed_group_is_of_a_shrunk_pass_rate():
-    # all: 2 of 8 completions right; a: (2 + 2/4) / (4 + 2) = 5/12, b: (0 + 2/4) / 6 = 1/12
-    chances = chances_of_mixed_groups({"a": 2, "b": 0}, 4, 2)
-    assert chances == pytest.approx({"a": 1 - (25 + 49) / 144, "b": 1 - (1 + 121) / 144})
-    assert chances_of_mixed_groups({"a": 0, "b": 0}, 4, 16) == {"a": 0, "b": 0}
-    assert chances_of_mixed_groups({"a": 4}, 4, 16) == {"a": 0}
-
-
-def test_prompts_are_kept_whose_group_is_probably_mixed():
-    # 8 of 20 completions are right; rates: 0.13, 0.3, 0.47, 0.3, 0.8; chances of 2: 0.23, 0.42, 0.50, 0.42, 0.32
-    prompts = {attempt.prompt.prompt_id: attempt.prompt for attempt in graded()}
-    counts: Counter[str] = Counter()
-    chosen = probably_mixed(prompts.values(), graded(), 2, 0.4, counts)
-    assert [prompt.task_id for prompt in chosen] == ["one", "half", "late"]
-    assert counts == {"n_probed": 5, "n_completions": 20, "n_right": 8, "n_mostly_equal": 2}
-
-
 def test_it_is_said_what_left_no_prompt():
-    prompts = {attempt.prompt.prompt_id: attempt.prompt for attempt in graded()}
     counts: Counter[str] = Counter()
     assert not list(with_pass_rate(graded(), 0.6, 0.7, 4, counts))
-    assert not list(probably_mixed(prompts.values(), graded(), 2, 0.51, counts))
     said = nothing_selected(counts)
-    for words in ("4 tasks have fewer", "1 tasks have more", "5 of 5 probed prompts (8 of 20 completions right)"):
+    for words in ("4 tasks have fewer", "1 tasks have more"):
         assert words in said
     assert nothing_selected({"n_dropped": 2}) == ""

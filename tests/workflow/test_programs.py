@@ -82,19 +82,6 @@ def test_rows_that_give_no_task_are_counted_and_named(run: Checkout, report: str
     assert "| tasks of `part1` to train on | also in `test` | 1 |" in report
 
 
-def test_prompts_to_train_on_are_those_that_a_probe_answers_right_sometimes(run: Checkout, report: str):
-    folder = run.folder / FOLDER / "part1"
-    probed, chosen = (list(records.read(folder / f"{name}/prompts.parquet", Prompt)) for name in ("probe", "training"))
-    assert [(prompt.prompt_id, prompt.n_predictions) for prompt in probed] == [
-        ("negate/probe-000", 4),
-        ("length/probe-000", 4),
-    ]
-    # 1 and 0 of 4 are right, 1/8 of all: pass rates of (1 + 2/8) / 6 and (0 + 2/8) / 6, chances of 0.605 and 0.157
-    assert chosen == probed[:1]
-    reason = "of 2 probed (1 of 8 completions right): right and wrong ones in a group of 4 have a chance below 50 %"
-    assert f"| prompts of `part1` to train on | {reason} | 1 |" in report
-
-
 def test_second_turns_show_what_shown_tests_gave(run: Checkout):
     feedback = {prompt.parent_id: prompt.messages[-1]["content"] for prompt in prompts(run, "refine-turn2").values()}
     assert feedback["double/turn1-000/000"] == (
@@ -137,7 +124,7 @@ def test_twins_show_the_results_of_another_wrong_program_for_the_same_task(run: 
 
 
 def test_no_prompt_has_a_hidden_test(run: Checkout):
-    for branch in handmade.ANSWERS.keys() - {"probe"}:
+    for branch in handmade.ANSWERS:
         for prompt in prompts(run, branch).values():
             assert not any(test in prompt.text for test in handmade.ROWS[prompt.task_id]["hidden_tests"])
 

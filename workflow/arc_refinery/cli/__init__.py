@@ -34,7 +34,6 @@ SECTIONS: dict[str, dict[str, str]] = {
         "sample": "refining.commands.attempts.SampleAttempts",
         "grade": "refining.commands.attempts.GradeAttempts",
         "prompts refine": "refining.commands.prompts.Refine",
-        "prompts select": "refining.commands.prompts.SelectPrompts",
         "prompts demonstrations": "refining.commands.prompts.WriteDemonstrations",
         "sft": "commands.stages.FineTune",
         "train": "refining.commands.training.Train",

@@ -15,10 +15,10 @@ from arc_refinery.config.inputs import model_path, with_local_path
 from arc_refinery.refining import inputs as inputs
 from arc_refinery.refining.commands.attempts import GradeAttempts, SampleAttempts
 from arc_refinery.refining.commands.domain import DomainFlags, own_class
-from arc_refinery.refining.commands.prompts import FirstPrompts, Refine, SelectPrompts, WriteDemonstrations
+from arc_refinery.refining.commands.prompts import FirstPrompts, Refine, WriteDemonstrations
 from arc_refinery.refining.commands.tasks import EvaluationTasks, FindOverlap, Tasks
 from arc_refinery.refining.commands.training import Train
-from arc_refinery.refining.config import PROBE, PromptedModel, Refining
+from arc_refinery.refining.config import PromptedModel, Refining
 from arc_refinery.refining.inputs import grpo_inputs as grpo_inputs
 from arc_refinery.refining.inputs import report_inputs as report_inputs
 from arc_refinery.refining.inputs import sft_inputs as sft_inputs
@@ -151,27 +151,14 @@ def training_prompts(experiment: Refining, tasks: str) -> FirstPrompts | Refine:
         **_files_of_turn(experiment, tasks),
         include_errors=experiment.refinement.include_errors,
         form=experiment.refinement.form,
-        branch=PROBE if experiment.probe else "training",
+        branch="training",
         max_model_len=window,
         max_output_tokens=max_output_tokens,
         n_considered=sampling.n_predictions,
         n_parents=1,
-        n_predictions=experiment.probe or 1,
-        batch_size=experiment.probe or sampling.batch_size,
+        n_predictions=1,
+        batch_size=sampling.batch_size,
         **(training.select.model_dump(include={"min_pass_rate", "max_pass_rate"}) if training.select else {}),
-    )
-
-
-def chosen_prompts(experiment: Refining, tasks: str) -> SelectPrompts:
-    training = experiment.training
-    assert training and training.select and training.grpo
-    return _command(
-        experiment,
-        SelectPrompts,
-        **_files_of_turn(experiment, tasks),
-        seed=experiment.seed,
-        num_generations=training.grpo.num_generations,
-        min_mixed=training.select.min_mixed,
     )
 
 

@@ -177,35 +177,6 @@ class Refine(NextTurnFlags):
         )
 
 
-class SelectPrompts(TurnFlags):
-    r"""Choose the prompts to train on of which some completions are right: those that a probe has answered.
-
-    Example:
-        arc-refinery prompts select --folder mine/turn1 --n-shards 1 --num-generations 16 --output mine/chosen.parquet
-    """
-
-    output: Annotated[Path, RULE, Writes(records_file, "prompts")] = NEEDED  # file to write
-    num_generations: config.PositiveInt  # completions of a group
-    min_mixed: config.Share = 0.5  # least chance that a group has right and wrong completions
-    seed: config.Seed = 0  # recorded in the file
-
-    def run(self) -> None:
-        from arc_refinery import records
-        from arc_refinery.refining.graded import read_graded
-        from arc_refinery.refining.pass_rates import N_PROBED, probably_mixed
-
-        domain, path = self.loaded(), self.files.prompts
-        cls, probed = domain.prompt_class, read_graded(domain, self.files)
-        counts: Counter[str] = Counter()
-        chosen = probably_mixed(records.read(path, cls), probed, self.num_generations, self.min_mixed, counts)
-
-        def notes() -> dict[str, Any]:
-            return records.notes(path) | counts
-
-        records.write(self.output, cls, chosen, self.seed, self.decisive(), notes, [path])
-        logging.info("%d of %d probed prompts chosen; %s", records.count(self.output), counts[N_PROBED], dict(counts))
-
-
 class WriteDemonstrations(NextTurnFlags):
     r"""Pair incorrect first attempts with a correct program: the training data of `sft`.
 

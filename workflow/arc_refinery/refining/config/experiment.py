@@ -21,7 +21,7 @@ from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
-from arc_refinery.refining.config.training import PROBE, Training
+from arc_refinery.refining.config.training import Training
 
 
 class SamplingPlan(NamedTuple):
@@ -106,17 +106,13 @@ class Refining(Compared[Arm]):
 
     @property
     def sampled_together(self) -> SampledTogether:
-        batches = [(self.sampling.batch_size, self.sampling.max_output_tokens)]
-        if self.probe:
-            batches.append((self.probe, self.sampled("", PROBE).max_output_tokens))
-        return SampledTogether(*max(batches, key=lambda batch: batch[0] * batch[1]))
+        return SampledTogether(self.sampling.batch_size, self.sampling.max_output_tokens)
 
     @property
     def sampled_folders(self) -> list[str]:
         parts = [name for name in self.refined_for_training if name in self.part_names]
-        probed = self.refined_for_training if self.probe and self.training else []
         folders = [f"{name}/{branch}" for name in self.set_names for branch in self.branches]
-        return [*(f"{name}/turn1" for name in parts), *(f"{name}/{PROBE}" for name in probed), *folders]
+        return [*(f"{name}/turn1" for name in parts), *folders]
 
     @property
     def trained_row(self) -> TrainedRow | None:
@@ -345,15 +341,8 @@ class Refining(Compared[Arm]):
                 return arm, 1 + arm.branches.index(branch)
         raise ConfigError(f"{branch} is not a branch of this experiment; expected {', '.join(self.branches)}")
 
-    @property
-    def probe(self) -> int | None:
-        """Completions per prompt of the probe that training prompts are chosen by; None: there is no probe."""
-        return self.training.select.probe if self.training and self.training.select and self.runs else None
-
     def branch_before(self, branch: str) -> str:
         """The branch that a branch of turn 2 or later refines."""
-        if branch == PROBE:
-            return "turn1"
         arm, number = self.arm_and_turn(branch)
         return arm.branch(number - 1)
 
@@ -368,12 +357,7 @@ class Refining(Compared[Arm]):
 
     def sampled(self, tasks: str, branch: str) -> SamplingPlan:
         """What the completions of a branch are sampled with."""
-        own, training = self.sampling, self.training
-        if branch == PROBE:
-            assert training and training.grpo
-            grpo, start = training.grpo, self.start_of(next(iter(self.runs)))
-            length = training.max_completion_length
-            return SamplingPlan(self.model, start, self.seed, grpo.temperature, grpo.top_p, length)
+        own = self.sampling
         if self._is_for_training(tasks, branch):
             return SamplingPlan(self.model, None, self.seed, own.temperature, own.top_p, own.max_output_tokens)
         arm, number = self.arm_and_turn(branch)

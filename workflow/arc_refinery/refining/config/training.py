@@ -26,21 +26,11 @@ class Demonstrations(Strict):
     )
 
 
-PROBE = "probe"  # branch of the completions that training prompts are chosen by
-
-
 class PromptChoice(Strict):
     min_pass_rate: Share = Field(
         0.0, description="Leave out tasks where a smaller share of the first attempts is right."
     )
     max_pass_rate: Share = Field(1.0, description="Leave out tasks where a larger share of them is right.")
-    probe: PositiveInt | None = Field(
-        None,
-        description="Completions per prompt, sampled before GRPO by the model that it starts from; default: none.",
-    )
-    min_mixed: Share = Field(
-        0.5, description="With `probe`: least chance that a group has right and wrong completions (docs/methods.md)."
-    )
 
     @model_validator(mode="after")
     def _there_is_a_range(self) -> "PromptChoice":
@@ -194,14 +184,6 @@ class Training(Lengths, Methods):
             raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
         if self.select and not (self.grpo and self.prompts == "second-turn"):
             raise ValueError("select: it chooses among the second-turn prompts of GRPO; remove it, or train on these")
-        if self.select and self.select.probe and self.grpo:
-            most = 1 - 2 ** (1 - self.grpo.num_generations)
-            if self.select.min_mixed >= most:
-                raise ValueError(
-                    f"select.min_mixed = {self.select.min_mixed}: groups of num_generations = "
-                    f"{self.grpo.num_generations} have right and wrong completions with a chance of at most {most:g}; "
-                    "lower the first or raise the second"
-                )
         if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
             raise ValueError(
                 "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "

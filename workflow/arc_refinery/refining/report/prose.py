@@ -10,7 +10,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.refining.config import CONTROLS, Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
-from arc_refinery.refining.pass_rates import MOSTLY_EQUAL, N_COMPLETIONS, N_PROBED, N_RIGHT, TOO_HIGH, TOO_LOW
+from arc_refinery.refining.pass_rates import TOO_HIGH, TOO_LOW
 from arc_refinery.refining.report.tables import COMPARISON
 from arc_refinery.reporting import provenance, registration
 from arc_refinery.reporting.markdown import TOO_FEW, columns_explained, folded
@@ -214,9 +214,4 @@ def _not_chosen(experiment: Refining, folder: Path) -> list[list[str]]:
             f"above {100 * select.max_pass_rate:g} % of the first attempts are right": notes.get(TOO_HIGH, 0),
         }
         rows += provenance.rows_of(f"tasks of `{tasks}` to train on", reasons)
-        if N_PROBED in notes:
-            reason = f"of {notes[N_PROBED]} probed ({notes[N_RIGHT]} of {notes[N_COMPLETIONS]} completions right): "
-            reason += f"right and wrong ones in a group of {training.grpo.num_generations} have a chance below "
-            reason += f"{100 * select.min_mixed:g} %"
-            rows.append([f"prompts of `{tasks}` to train on", reason, str(notes[MOSTLY_EQUAL])])
     return rows
