@@ -119,9 +119,7 @@ def test_a_gpu_without_bfloat16_is_refused_where_torch_would_emulate_it(
 
 
 def test_what_starts_a_training_leaves_the_first_import_to_unsloth():
-    code = (
-        "import sys, arc_refinery.training.launch; sys.exit(bool({'torch', 'transformers', 'trl'} & set(sys.modules)))"
-    )
+    code = "import sys, arc_refinery.training.job; sys.exit(bool({'torch', 'transformers', 'trl'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

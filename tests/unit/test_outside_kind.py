@@ -39,7 +39,7 @@ MODULES = {
         from arc_refinery import config
         from arc_refinery.commands.flags import GrpoFlags, RuleFiles
         from arc_refinery.config.flags import FLAT, NEEDED
-        from arc_refinery.training.launch import train
+        from arc_refinery.training.job import train
 
         class Train(GrpoFlags):
             dataset_path: RuleFiles = NEEDED

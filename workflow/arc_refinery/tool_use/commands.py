@@ -22,7 +22,7 @@ from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox
-from arc_refinery.training.launch import train
+from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
     from arc_refinery.records import Conversation, Question

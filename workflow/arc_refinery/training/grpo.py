@@ -2,7 +2,7 @@
 
 An interrupted run resumes from its last checkpoint and gives the same result as an uninterrupted one. A run that
 collapses stops (`guard`). The adapter is the best checkpoint on held-out prompts, from before a collapse.
-Several processes can share each step (`launch`); the first one writes.
+Several processes can share each step (`job.train`); the first one writes.
 
 An environment (`RefineEnvironment`, `ToolEnvironment`) supplies prompts, completions and rewards:
 

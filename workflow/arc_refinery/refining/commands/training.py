@@ -16,7 +16,7 @@ from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.files import content_hash
 from arc_refinery.refining.commands.domain import DomainFlags
 from arc_refinery.refining.config import Grpo, History
-from arc_refinery.training.launch import train
+from arc_refinery.training.job import train
 
 if TYPE_CHECKING:
     from arc_refinery.records import Prompt
