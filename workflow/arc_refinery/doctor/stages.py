@@ -111,8 +111,13 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         command = _train(model, lora, settings, _tasks(folder / "tasks.parquet"), folder)
-        first = _run(command, interrupt_at=folder / f"checkpoints/checkpoint-{SAVE_STEPS}/trainer_state.json")
-        if first.code != -signal.SIGTERM:
+        saved = folder / f"checkpoints/checkpoint-{SAVE_STEPS}/trainer_state.json"
+        first = _run(command, interrupt_at=saved)
+        # several processes end with the status of `accelerate launch`
+        was_ended = (
+            first.code and saved.exists() if settings.n_training_processes > 1 else first.code == -signal.SIGTERM
+        )
+        if not was_ended:
             advice = "see this job's log for the whole message"
             yield Finding(checks[0], "failed", first.reason, advice)
             return
