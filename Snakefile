@@ -7,10 +7,10 @@ from snakemake.logging import logger
 from snakemake.settings.types import DeploymentMethod
 from snakemake.utils import min_version
 
-from arc_refinery.runs.ending import leave_at_once
+from arc_refinery.runs.ending import exit_quietly_on_interrupt
 
 if workflow.is_main_process:
-    leave_at_once()  # before the imports that take long
+    exit_quietly_on_interrupt()  # before the imports that take long
 
 from arc_refinery.config import check_files, domain_part, environment_warnings, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError

@@ -56,6 +56,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
             "write prompts to train on: {wildcards.tasks}"
 
 elif experiment.runs:
+
     rule training_prompts:
         input:
             prompts="<results>/{tasks}/turn1/prompts.parquet",

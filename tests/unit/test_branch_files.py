@@ -76,7 +76,7 @@ def test_attempts_that_saw_a_task_in_another_form_than_their_prompt_are_refused(
     ("verdicts", "message"),
     [
         ("ebda", "4 rows, expected 5"),
-        ("ebdacc", "attempt_id c/turn1-000/000 is there twice"),
+        ("ebdacc", "attempt_id c/turn1-000/000 appears twice"),
         ("bedac", "row 1 is b/turn1-000/000, expected e/turn1-000/000; 5 rows, expected 5, those of .*attempts/000"),
     ],
 )

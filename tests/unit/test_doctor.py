@@ -25,7 +25,7 @@ from arc_refinery.config import (
     validate_experiment,
 )
 from arc_refinery.doctor import machine, stages
-from arc_refinery.doctor.findings import Finding, Visit, failures, findings_page, read_visit, write_visit
+from arc_refinery.doctor.findings import Finding, JobReport, failures, findings_page, read_job_report, write_job_report
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, fetched_folder, record_of
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo
@@ -36,8 +36,8 @@ VERSIONS = {"Python": "3.11.7", "numpy": "2.4.6", "scipy": "1.17.1"}
 PASSED = Finding("disk", "passed", "7 GB free")
 
 
-def visit(job: Any, *findings: Finding, **versions: str) -> Visit:
-    return Visit(job, f"node-of-{job}", VERSIONS | versions, list(findings))
+def visit(job: Any, *findings: Finding, **versions: str) -> JobReport:
+    return JobReport(job, f"node-of-{job}", VERSIONS | versions, list(findings))
 
 
 # findings and their table
@@ -45,8 +45,8 @@ def visit(job: Any, *findings: Finding, **versions: str) -> Visit:
 
 def test_findings_pass_from_job_to_job_as_a_file(tmp_path: Path):
     written = visit("cpu", PASSED, Finding("sandbox", "failed", "no filter", "pin other machines"))
-    write_visit(tmp_path / "cpu.json", written)
-    assert read_visit(tmp_path / "cpu.json") == written
+    write_job_report(tmp_path / "cpu.json", written)
+    assert read_job_report(tmp_path / "cpu.json") == written
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", '{"findings": [{"check": "disk"}]}'])
@@ -54,7 +54,7 @@ def test_findings_that_cannot_be_read_are_named(tmp_path: Path, content: str | N
     if content is not None:
         (tmp_path / "cpu.json").write_text(content)
     with pytest.raises(InputError, match=r"cpu\.json: cannot be read as the findings of a job .* all machines share"):
-        read_visit(tmp_path / "cpu.json")
+        read_job_report(tmp_path / "cpu.json")
 
 
 def test_the_table_has_a_row_for_each_finding_and_says_what_to_do():

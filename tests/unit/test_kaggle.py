@@ -98,9 +98,9 @@ def test_a_data_set_has_its_test_outputs(tmp_path: Path, name: str):
 
 BAD: dict[str, tuple[Any, str]] = {
     "a list": ([CHALLENGES], "holds a list"),
-    "no train": ({"x": {"test": [PAIR]}}, "task x: has no train; "),
-    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: test is [] "),
-    "pairs as lists": ({"x": {"train": [[[[1]], [[1]]]], "test": [PAIR]}}, "task x: train.0 is "),
+    "no train": ({"x": {"test": [PAIR]}}, "task x: field 'train' is missing; "),
+    "no test": ({"x": {"train": [PAIR], "test": []}}, "task x: field 'test' is [] "),
+    "pairs as lists": ({"x": {"train": [[[[1]], [[1]]]], "test": [PAIR]}}, "task x: field 'train.0' is "),
     "no train output": (
         {"x": {"train": [{"input": [[1]]}], "test": [PAIR]}},
         "task x: train pair 0: field 'output': ",
@@ -200,7 +200,7 @@ UNUSABLE: dict[str, tuple[dict[str, Any], str]] = {
     "equal ids": ({"x": [{"id": "a"} | TASK] * 2}, "x.json: has two tasks with the id a"),
     "an empty list": ({"x": []}, "x.json: has no tasks"),
     "no tasks": ({"x": {}}, "x.json: has no tasks"),
-    "one task without test": ({"x": {"train": [PAIR]}}, "x.json: task x: has no test"),
+    "one task without test": ({"x": {"train": [PAIR]}}, "x.json: task x: field 'test' is missing"),
     "a folder with Kaggle's files": (
         {"f__challenges": {"a": TASK}, "f__solutions": {}},
         "f/challenges.json: holds no single task .*name this file itself",

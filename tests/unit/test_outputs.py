@@ -225,7 +225,7 @@ def test_a_former_output_may_be_replaced(write: Callable[[Path], object], output
     write(path)
     before = output(path)
     assert before.path.exists()
-    assert before.obstacle(before.path) == ""
+    assert before.why_not_overwritable(before.path) == ""
 
 
 def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
@@ -233,15 +233,15 @@ def test_the_pages_tables_and_plots_of_the_sample_reports_are_known_as_ours():
     plots_of_sample = [path for path in sample.rglob("*.png") if path.parent.name != "gallery"]
     assert plots_of_sample
     for path in sample.glob("results/*.md"):
-        assert outputs.page(path, "Experiment").obstacle(path) == ""
-        assert outputs.page(path, "Experiments").obstacle(path)
+        assert outputs.page(path, "Experiment").why_not_overwritable(path) == ""
+        assert outputs.page(path, "Experiments").why_not_overwritable(path)
     for path in sample.glob("logs/*/*.md"):
-        assert outputs.page(path, "Machine time").obstacle(path) == ""
+        assert outputs.page(path, "Machine time").why_not_overwritable(path) == ""
     for path in plots_of_sample:
-        assert outputs.picture(path)[0].obstacle(path) == ""
+        assert outputs.picture(path)[0].why_not_overwritable(path) == ""
     for folder in sample.glob("results/*/report"):
         command = cli.parse(["report", "--configfile", "x", "--results", str(folder.parent), "--output", "out.md"])
-        assert command.writes()["results"][0].obstacle(folder) == ""
+        assert command.writes()["results"][0].why_not_overwritable(folder) == ""
 
 
 def test_the_folder_of_a_report_is_known_as_ours(tmp_path: Path):

@@ -162,7 +162,7 @@ NOTATION = asdict(WORDS.notation) | {"between_pairs": "", "between_tests": ""}
         ("notation.json", "[]", "notation.json"),
         ("notation.json", '{"between_pairs": "", "between_tests": ""}', "colors"),
         ("notation.json", json.dumps(NOTATION | {"color": "a"}), "no other key"),
-        ("notation.json", json.dumps(NOTATION)[:-1] + ', "end": ""}', "the key 'end' is there twice"),
+        ("notation.json", json.dumps(NOTATION)[:-1] + ', "end": ""}', "the key 'end' appears twice"),
         ("notation.json", json.dumps(NOTATION | {"colors": ["a"]}), "colors: a"),
         ("notation.json", json.dumps(NOTATION | {"colors": "0123456789"}), "colors is '0123456789'"),
         ("notation.json", json.dumps(NOTATION | {"colors": [1, *COLOR_WORDS[1:]]}), "colors is [1, "),

@@ -198,7 +198,7 @@ def test_a_data_set_of_tasks_gives_first_turns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "place"),
     [
-        ({"a": {"prompt": "x"}}, "task a: field 'train'"),
+        ({"a": {"prompt": "x"}}, "task a: is"),
         ({"a": {"prompt": "x", "task": ONE_TASK}, "b": {"task": ONE_TASK}}, "task b: field 'prompt'"),
         ({"a": {"prompt": "x", "task": ONE_TASK}, "b": 3}, "task b: field 'prompt'"),
     ],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from arc_refinery.runs.ending import end_on_signals, interrupt_once, leave_at_once
+from arc_refinery.runs.ending import end_on_signals, exit_quietly_on_interrupt, interrupt_once
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 
 def test_ctrl_c_before_the_first_job_ends_with_a_line(capfd: pytest.CaptureFixture[str]) -> None:
-    leave_at_once()
+    exit_quietly_on_interrupt()
     with pytest.raises(SystemExit) as end:
         signal.raise_signal(signal.SIGINT)
     assert end.value.code == 130
@@ -57,6 +57,6 @@ def test_ctrl_c_before_the_first_job_ends_with_a_line(capfd: pytest.CaptureFixtu
 
 def test_ctrl_c_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    leave_at_once()
+    exit_quietly_on_interrupt()
     interrupt_once()
     signal.raise_signal(signal.SIGINT)

@@ -73,11 +73,11 @@ def checked(kind: Any, content: Any, where: str, expected: str) -> Any:
         fault = error.errors()[0]
         field = ".".join(map(str, fault["loc"]))
         if fault["type"] == "missing":
-            raise InputError(f"{where}: has no {field}; expected {expected}") from None
-        value = f"{field} is {fault['input']!r:.60}" if field else f"is {in_words(fault['input'])}"
-        raise InputError(
-            f"{where}: {value} ({fault['msg'].partition(' or instance')[0]}); expected {expected}"
-        ) from None
+            raise InputError(f"{where}: field {field!r} is missing; expected {expected}") from None
+        value = f"field {field!r} is {fault['input']!r:.60}" if field else f"is {in_words(fault['input'])}"
+        # Of a wrong type, the value says enough; pydantic's words name types of Python
+        reason = "" if fault["type"].endswith("_type") else f" ({fault['msg']})"
+        raise InputError(f"{where}: {value}{reason}; expected {expected}") from None
     return content
 
 
@@ -128,7 +128,7 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} is there twice")
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} appears twice")
     return content
 
 

@@ -31,18 +31,18 @@ class Doctor(Command):
     output: Annotated[Path, Writes(page, "Doctor")] = Path("results/doctor.md")  # the table
 
     def run(self) -> None:
-        from arc_refinery.doctor.findings import failures, findings_page, read_visit, write_visit
+        from arc_refinery.doctor.findings import failures, findings_page, read_job_report, write_job_report
         from arc_refinery.doctor.stages import examine
 
         if self.findings and len(self.jobs) != 1:
             raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")
-        visits = [read_visit(path) for path in self.others]
+        visits = [read_job_report(path) for path in self.others]
         experiment = config.load_experiment(self.configfile)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         for job in self.jobs:
             visits.append(examine(experiment, job, visits[-1] if visits else None, self.output.parent))
         if self.findings:
-            write_visit(self.findings, visits[-1])
+            write_job_report(self.findings, visits[-1])
             return
         page = findings_page(visits)
         with atomic_write(self.output) as unfinished:

@@ -122,7 +122,7 @@ class Compare(Command):
 
         for name in ("task", "score", "runs", "side", "where"):
             if getattr(self, name):
-                raise InputError(f"--{name} is for files of scores, and {self.sides[0]} is none; leave it out")
+                raise InputError(f"--{name} applies to score files; {self.sides[0]} is not one: leave the flag out")
         for text in self.sides:
             if Path(text).is_file():
                 raise InputError(f"{text}: is not a folder of results; files of scores end in {', '.join(SUFFIXES)}")

@@ -34,7 +34,7 @@ class Output:
 
     path: Path
     what: str  # a file of tasks
-    obstacle: Callable[[Path], str]  # what is there instead; empty if a command like this one wrote it
+    why_not_overwritable: Callable[[Path], str]  # what is there instead; empty if a command like this one wrote it
     is_folder: bool = False
     is_whole: bool = False  # a folder that is replaced with all that is in it
 
@@ -115,12 +115,12 @@ def _fault(output: Output) -> str:
         if not (path.is_file() or path.is_dir()):
             return "is a pipe or a device; name another output"
         is_empty = not any(path.iterdir()) if output.is_folder else not path.stat().st_size
-        obstacle = "" if is_empty else output.obstacle(path)
+        reason = "" if is_empty else output.why_not_overwritable(path)
     except Exception:  # noqa: BLE001  # whatever its reader raises
-        obstacle = "it cannot be read as one"
-    if not obstacle:
+        reason = "it cannot be read as one"
+    if not reason:
         return ""
-    return f"exists and is not {output.what}: {obstacle}. Nothing was changed; name another output, or move it away"
+    return f"exists and is not {output.what}: {reason}. Nothing was changed; name another output, or move it away"
 
 
 def _fault_of_parent(path: Path) -> str:
@@ -136,23 +136,23 @@ def _fault_of_parent(path: Path) -> str:
 
 
 def records_file(path: Path, kind: str) -> Output:
-    def obstacle(path: Path) -> str:
+    def why_not_overwritable(path: Path) -> str:
         from arc_refinery import records
 
         other = records.kind_of(path)
         return "" if other == kind else f"it holds {other}"
 
-    return Output(path, f"a file of {kind}", obstacle)
+    return Output(path, f"a file of {kind}", why_not_overwritable)
 
 
 def table(path: Path, columns: Sequence[str]) -> Output:
-    def obstacle(path: Path) -> str:
+    def why_not_overwritable(path: Path) -> str:
         import pyarrow.parquet as pq
 
         names = pq.read_schema(path).names  # its errors are OSError or ValueError
         return "" if names[: len(columns)] == list(columns) else f"its columns are {', '.join(names[:5])}"
 
-    return Output(path, f"a table with the columns {', '.join(islice(columns, 3))}, ...", obstacle)
+    return Output(path, f"a table with the columns {', '.join(islice(columns, 3))}, ...", why_not_overwritable)
 
 
 def page(path: Path, title: str) -> Output:
@@ -162,12 +162,12 @@ def page(path: Path, title: str) -> Output:
 
 
 def _text(path: Path, what: str, begins: str) -> Output:
-    def obstacle(path: Path) -> str:
+    def why_not_overwritable(path: Path) -> str:
         with path.open("rb") as file:
             start = file.read(40_000).decode(errors="replace")
         return "" if re.match(begins, start) else f"it begins with {start[:40]!r}"
 
-    return Output(path, what, obstacle)
+    return Output(path, what, why_not_overwritable)
 
 
 def report(path: Path, title: str) -> list[Output]:
@@ -176,7 +176,7 @@ def report(path: Path, title: str) -> list[Output]:
 
 def picture(path: Path) -> list[Output]:
     """A plot as PNG, and next to it as SVG."""
-    return [Output(path, "a plot as PNG", _obstacle_to_png), svg(path.with_suffix(".svg"))]
+    return [Output(path, "a plot as PNG", _why_not_a_plot), svg(path.with_suffix(".svg"))]
 
 
 def svg(path: Path) -> Output:
@@ -185,7 +185,7 @@ def svg(path: Path) -> Output:
     )
 
 
-def _obstacle_to_png(path: Path) -> str:
+def _why_not_a_plot(path: Path) -> str:
     """Photos and drawings have other chunks: matplotlib writes the size, the resolution and the cells."""
     with path.open("rb") as file:
         start = file.read(62)
@@ -200,12 +200,12 @@ def csv(path: Path, header: str) -> Output:
 def lines(path: Path, *keys: str) -> Output:
     """JSON lines; the first one, at least, has these keys."""
 
-    def obstacle(path: Path) -> str:
+    def why_not_overwritable(path: Path) -> str:
         with path.open("rb") as file:
             first = json.loads(file.readline(1_000_000))
         return _lacks(first, keys)
 
-    return Output(path, f"a file of JSON lines with the keys {', '.join(keys)}", obstacle)
+    return Output(path, f"a file of JSON lines with the keys {', '.join(keys)}", why_not_overwritable)
 
 
 def json_file(path: Path, *keys: str) -> Output:
@@ -215,11 +215,11 @@ def json_file(path: Path, *keys: str) -> Output:
 def submission(path: Path) -> Output:
     """Kaggle's: `{"<task>": [{"attempt_1": ..., "attempt_2": ...}]}`."""
 
-    def obstacle(path: Path) -> str:
+    def why_not_overwritable(path: Path) -> str:
         read_json(path, "a submission", dict[str, list[_Guesses]])
         return ""
 
-    return Output(path, "a submission", obstacle)
+    return Output(path, "a submission", why_not_overwritable)
 
 
 class _Guesses(BaseModel):
@@ -229,14 +229,14 @@ class _Guesses(BaseModel):
 def folder(path: Path, what: str, needed: Iterable[str], names: str = ".*") -> Output:
     """A folder that holds the files `needed`, and whose entries all match `names`."""
 
-    def obstacle(path: Path) -> str:
+    def why_not_overwritable(path: Path) -> str:
         entries = sorted(entry.name for entry in path.iterdir() if entry.name != SNAKEMAKES)
         if foreign := [name for name in entries if not re.fullmatch(names, name)]:
             return f"it holds {foreign[0]}"
         lacking = [name for name in needed if name not in entries]
         return f"it holds {entries[0]}, but no {lacking[0]}" if entries and lacking else ""
 
-    return Output(path, what, obstacle, is_folder=True, is_whole=True)
+    return Output(path, what, why_not_overwritable, is_folder=True, is_whole=True)
 
 
 def folder_of_files(path: Path, what: str, needed: Sequence[str]) -> Output:

@@ -108,7 +108,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:merge" and isinstance(key, yaml.ScalarNode):
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+                    raise yaml.MarkedYAMLError(problem=f"{key.value} appears twice", problem_mark=key.start_mark)
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 

@@ -33,7 +33,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
+class JobReport:
     """The findings of one job."""
 
     job: JobKind
@@ -42,22 +42,22 @@ class Visit:
     findings: list[Finding]
 
     @classmethod
-    def on_this_machine(cls, job: JobKind, findings: Iterable[Finding]) -> "Visit":
+    def on_this_machine(cls, job: JobKind, findings: Iterable[Finding]) -> "JobReport":
         versions = {"Python": platform.python_version(), **{name: version(name) for name in RUNTIME_PACKAGES}}
         return cls(job, platform.node(), versions, list(findings))
 
 
-def write_visit(path: Path, visit: Visit) -> None:
+def write_job_report(path: Path, report: JobReport) -> None:
     with atomic_write(path) as unfinished:
-        unfinished.write_text(json.dumps(asdict(visit), indent=1) + "\n")
+        unfinished.write_text(json.dumps(asdict(report), indent=1) + "\n")
 
 
-def read_visit(path: Path) -> Visit:
+def read_job_report(path: Path) -> JobReport:
     """Read the findings of another job; raise `InputError` if they cannot be read."""
     try:
         content = json.loads(path.read_text())
         findings = [Finding(**finding) for finding in content.pop("findings")]
-        return Visit(**content, findings=findings)
+        return JobReport(**content, findings=findings)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: cannot be read as the findings of a job ({error}). It was written by `arc-refinery doctor "
@@ -65,35 +65,37 @@ def read_visit(path: Path) -> Visit:
         ) from None
 
 
-def same_programs(visits: Sequence[Visit]) -> Finding:
+def same_programs(reports: Sequence[JobReport]) -> Finding:
     """Check that all jobs have the same versions: grading and rewards must run programs identically."""
     check = "programs run under the same versions everywhere"
-    versions = {visit.job: ", ".join(f"{name} {v}" for name, v in visit.programs_run_under.items()) for visit in visits}
+    versions = {
+        report.job: ", ".join(f"{name} {v}" for name, v in report.programs_run_under.items()) for report in reports
+    }
     if len(set(versions.values())) == 1:
         return Finding(check, "passed", next(iter(versions.values())))
     texts = "; ".join(f"{job}: {text}" for job, text in versions.items())
     return Finding(check, "failed", texts, "reinstall the pinned sets of envs/, which agree (docs/run.md)")
 
 
-def findings_page(visits: Sequence[Visit]) -> str:
+def findings_page(reports: Sequence[JobReport]) -> str:
     """Return all findings as a Markdown page."""
     rows = [
-        [visit.job, finding.check, outcome, finding.found, finding.advice]
-        for visit in visits
-        for finding in visit.findings
+        [report.job, finding.check, outcome, finding.found, finding.advice]
+        for report in reports
+        for finding in report.findings
         for outcome in [f"**{finding.outcome}**" if finding.outcome == "failed" else finding.outcome]
     ]
-    last = same_programs(visits)
+    last = same_programs(reports)
     rows.append(["all", last.check, last.outcome, last.found, last.advice])
-    n_failed = len(failures(visits))
+    n_failed = len(failures(reports))
     verdict = f"{n_failed} of {len(rows)} checks failed." if n_failed else f"None of {len(rows)} checks failed."
-    machines = ", ".join(f"`{visit.job}` on {visit.host}" for visit in visits)
+    machines = ", ".join(f"`{report.job}` on {report.host}" for report in reports)
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in rows]
     header = ["job", "check", "outcome", "found", "what to do"]
     written = markdown_table(header, cells).replace("---:", "---")  # words, not numbers
     return f"# Doctor\n\n{verdict} Jobs ran on: {machines}.\n\n{written}\n"
 
 
-def failures(visits: Sequence[Visit]) -> list[Finding]:
-    findings = [finding for visit in visits for finding in visit.findings] + [same_programs(visits)]
+def failures(reports: Sequence[JobReport]) -> list[Finding]:
+    findings = [finding for report in reports for finding in report.findings] + [same_programs(reports)]
     return [finding for finding in findings if finding.outcome == "failed"]

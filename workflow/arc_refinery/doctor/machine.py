@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from arc_refinery.config import Experiment, Needs, Sandbox
-from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, Visit
+from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, JobReport
 from arc_refinery.errors import InputError
 from arc_refinery.models import hub
 from arc_refinery.models.tokenizers import load_tokenizer
@@ -149,7 +149,7 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
             yield Finding(f"disk for {what}", "failed", f"{space}, expected {wanted / GB:.1f} GB", advice)
 
 
-def shared_files(visit: Visit | None) -> Finding:
+def shared_files(visit: JobReport | None) -> Finding:
     """Report whether this job read the file of another job, on the same file system as results."""
     check = "files of other jobs can be read"
     if visit is None:

@@ -20,7 +20,7 @@ from arc_refinery.config import Dtype, Experiment, Lora, ModelConfig, PolicyGrad
 from arc_refinery.config.flags import flag_words
 from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor import machine
-from arc_refinery.doctor.findings import Finding, JobKind, Visit
+from arc_refinery.doctor.findings import Finding, JobKind, JobReport
 from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
 from arc_refinery.runs.project import project_files
 
@@ -241,12 +241,12 @@ def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
     return FinishedCommand(running.returncode, output)
 
 
-def examine(experiment: Experiment, job: JobKind, other: Visit | None, results: Path) -> Visit:
+def examine(experiment: Experiment, job: JobKind, other: JobReport | None, results: Path) -> JobReport:
     """Check what this kind of job needs. `other`: findings of another kind of job; `results`: folder of results."""
-    return Visit.on_this_machine(job, _findings(experiment, job, other, results))
+    return JobReport.on_this_machine(job, _findings(experiment, job, other, results))
 
 
-def _findings(experiment: Experiment, job: JobKind, other: Visit | None, results: Path) -> Iterator[Finding]:
+def _findings(experiment: Experiment, job: JobKind, other: JobReport | None, results: Path) -> Iterator[Finding]:
     needs = getattr(experiment.resources, job)
     yield machine.software(machine.pins_of(job, bool(needs.gpus)))
     yield from machine.disk(needs, results)

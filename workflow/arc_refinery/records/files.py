@@ -263,7 +263,7 @@ def _checked(
         ids = batch[id_column].to_pylist()
         counts.update(ids)
         if doubled := next((row_id for row_id in ids if counts[row_id] > 1), None):
-            raise RecordError(f"{path}: {id_column} {doubled} is there twice. {remake(path)}")
+            raise RecordError(f"{path}: {id_column} {doubled} appears twice. {remake(path)}")
         _add_ids(digest, ids)
         yield batch
     if is_wanted is None and _metadata(path).get("ids") != digest.hexdigest():

@@ -55,7 +55,7 @@ def is_stopped() -> bool:
     return _stopped.is_set()
 
 
-def leave_at_once() -> None:
+def exit_quietly_on_interrupt() -> None:
     """Let Ctrl-C end Snakemake without a traceback until the first job starts."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT may be ignored in the background
         signal.signal(signal.SIGINT, _leave)

@@ -75,9 +75,9 @@ def of_turns(group: Group) -> list[list[float]]:
         others = [other for number, other in enumerate(group) if number != index and not other.failed]
         advantages.append([episode.reward - mean])
         for turn in range(2, episode.n_turns + 1):
-            returns = [other.to_go(turn) for other in others if other.n_turns >= turn]
+            returns = [other.return_from(turn) for other in others if other.n_turns >= turn]
             baseline = fmean(returns) if returns else _mean(others or [episode])
-            advantages[-1].append((episode.to_go(turn) - baseline) * shortening)
+            advantages[-1].append((episode.return_from(turn) - baseline) * shortening)
     return advantages
 
 

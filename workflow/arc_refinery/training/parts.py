@@ -16,7 +16,7 @@ from arc_refinery.training.log import Choice
 from arc_refinery.training.samples import copy_checkpoints
 
 FOLDER = "checkpoints"
-WHY = "a step to keep"  # why a part has its adapter
+KEPT_STEP = "a step to keep"  # why a part has its adapter
 
 
 def last_step_of(until_step: int, last_step: int) -> Choice:
@@ -26,7 +26,7 @@ def last_step_of(until_step: int, last_step: int) -> Choice:
             f"training ended after step {last_step}, but the adapter of step {until_step} is to be kept: remove that "
             "step from training.keep_steps, or train for longer"
         )
-    return Choice(until_step, WHY)
+    return Choice(until_step, KEPT_STEP)
 
 
 def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
@@ -53,7 +53,7 @@ def _check_part(part: Path, until_step: int | None) -> None:
     )
     match last:
         case {"chosen": {"step": int(step), "why": str(why)}}:
-            if why != WHY:
+            if why != KEPT_STEP:
                 return
         case _:
             raise InputError(f"{log}: does not end with the step that was chosen; train that part again")

@@ -28,7 +28,7 @@ class ScoredCompletion:
     def n_turns(self) -> int:
         return max(self.turns, default=1)
 
-    def to_go(self, turn: int) -> float:
+    def return_from(self, turn: int) -> float:
         """Return what is earned from a turn on; turns are numbered from 1."""
         return fsum(self.earned[turn - 1 :]) if self.earned else self.reward
 

@@ -64,7 +64,7 @@ class QwenXml:
             raise MalformedCall("there is text after the function. Write one function per call.")
         names = [name for name, _ in values]
         if twice := [name for name in names if names.count(name) > 1]:
-            raise MalformedCall(f'the parameter "{twice[0]:.40}" is there twice.')
+            raise MalformedCall(f'the parameter "{twice[0]:.40}" appears twice.')
         tool = tools.get(function[1].strip())
         schemas = tool.parameters if tool else {}
         return function[1].strip(), {name: _typed(text, schemas.get(name)) for name, text in values}
