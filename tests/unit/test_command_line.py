@@ -180,7 +180,7 @@ def test_a_group_lists_its_commands(
 ):
     assert run(monkeypatch, words) == code
     listed = re.findall(r"^  (\S.*?)  ", capsys.readouterr().out, re.MULTILINE)
-    assert listed == [f"prompts {name}" for name in ("first", "refine", "select", "demonstrations", "learn", "export")]
+    assert listed == [f"prompts {name}" for name in ("first", "refine", "demonstrations", "learn", "export")]
 
 
 @pytest.mark.parametrize(

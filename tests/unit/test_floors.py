@@ -13,7 +13,8 @@ PACKAGE = ROOT / "workflow/arc_refinery"
 FLOORS = (
     {"branch_files", "errors", "packages", "programs", "seeding"},
     {"files", "runs"},
-    {"arc", "rows"},
+    {"rows"},
+    {"arc"},
     {"models", "sandbox"},
     {"asserts"},
     {"records"},

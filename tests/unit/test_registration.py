@@ -88,7 +88,7 @@ def test_keys_of_a_section_that_was_empty_are_named_and_the_section_is_not(tmp_p
     content = {"base": str(ROOT / "config/multi-turn-rl.yaml"), "experiment": "tiny"}
     empty, filled = (
         validate_experiment(content | {"training": {"select": select}}, "test", ArcExperiment)
-        for select in ({}, {"min_mixed": 0.7})
+        for select in ({}, {"max_pass_rate": 0.7})
     )
     folder = tmp_path / "tiny"
     run(empty, folder)
@@ -96,7 +96,7 @@ def test_keys_of_a_section_that_was_empty_are_named_and_the_section_is_not(tmp_p
     (folder / empty.set_names[0] / "000.parquet").touch()
     assert _changes({"a": {"b": 1, "b.c": 2}}, {"a": {"b": 2, "b.c": 2}}) == {"a.b": (1, 2)}
     (warning,) = run(filled, folder)
-    assert warning.partition(": ")[2].startswith("`training.select.min_mixed` from its default to 0.7.")
+    assert warning.partition(": ")[2].startswith("`training.select.max_pass_rate` from its default to 0.7.")
 
 
 def test_a_set_with_another_name_begins_nothing_anew(tmp_path: Path):

@@ -456,7 +456,7 @@ def test_a_folder_without_a_model_is_refused(
     prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     message = refused(prompts, tmp_path, monkeypatch, path=str(tmp_path))
-    assert message.startswith(f"{tmp_path}/config.json: cannot be used")
+    assert message.startswith(f"{tmp_path}/config.json: cannot be read")
 
 
 # progress
