@@ -18,7 +18,7 @@ def code_and_config() -> list[str]:
     named = [file.path for file in experiment.files_named() if file.key != "model.path"]
     functions = [code.path for _, code, _ in experiment.own_functions]
     environment = "" if image else os.environ.get("ARC_REFINERY_ENVIRONMENT", "")
-    bases = Layers.from_wildcards(config, config_origin()).files[1:]
+    bases = Layers.of(config, config_origin()).files[1:]
     paths = {"rules", "workflow", "config", *bases, *models, *map(str, [*named, *functions]), environment} - {"", "."}
     return sorted(path for path in paths if not path.startswith(("/", "workflow/", "config/")))
 
