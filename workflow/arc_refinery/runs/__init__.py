@@ -1,1 +1,1 @@
-"""One run of Snakemake: its lock, signals, end and clock, and its jobs on an HTCondor pool."""
+"""One run of Snakemake: its lock, screen, signals and end, and its jobs on an HTCondor pool."""
