@@ -121,11 +121,8 @@ def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequen
     """
     is_open = conversation[-1]["role"] != "assistant"
     model = Path(tokenizer.name_or_path)
-    template = "chat_template.jinja" if (model / "chat_template.jinja").exists() else "tokenizer_config.json"
-    with (
-        reading(model / template, "correct the template", "a chat template of answers", ModelError),
-        render_limit(model),
-    ):
+    template = _template_file(model)
+    with reading(template, "correct the template", "a chat template of answers", ModelError), render_limit(model):
         text = tokenizer.apply_chat_template(list(conversation), tokenize=False, add_generation_prompt=is_open)
     _, separator, after = str(text).rpartition(ANSWER)
     ids: list[int] = tokenizer(after.lstrip(), add_special_tokens=False)["input_ids"]
@@ -133,11 +130,17 @@ def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequen
         return ids
     settings = "generation_config.json" if (model / "generation_config.json").exists() else "config.json"
     raise ModelError(
-        f"{model}: its chat template ({template}) does not end an answer with a token that ends a completion: "
+        f"{model}: its chat template ({template.name}) does not end an answer with a token that ends a completion: "
         f"{after.lstrip()[:20]!r} follows it, and completions end at {tokenizer.convert_ids_to_tokens(list(ends))} "
         f"(eos_token_id in {settings}, eos_token in tokenizer_config.json), so they would run to their limit; if this "
         f"model ends answers with the template's token, add its id {ids[:1]} to eos_token_id; else correct the template"
     )
+
+
+def _template_file(model: Path) -> Path:
+    """Return the file with a model's chat template."""
+    file = model / "chat_template.jinja"
+    return file if file.exists() else model / "tokenizer_config.json"
 
 
 @contextmanager
@@ -205,7 +208,8 @@ class _OfTransformers:
         self.marks = special_marks(self._tokenizer.added_tokens_decoder)
 
     def render(self, messages: Sequence[Message]) -> str:
-        with render_limit(self._tokenizer.name_or_path):
+        model = Path(self._tokenizer.name_or_path)
+        with reading(_template_file(model), "correct the template", "a chat template", ModelError), render_limit(model):
             return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
 
     def count(self, text: str) -> int:
@@ -233,7 +237,7 @@ def _folder_chat(folder: Path) -> Chat | None:
 def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the tokens that the settings of a tokenizer name, as variables of the chat template."""
     tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
-    texts = {name: value["content"] if isinstance(value, dict) else value for name, value in tokens.items()}
+    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in tokens.items()}
     return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 

@@ -31,6 +31,11 @@ def read_by_library(folder: str | Path, file: str) -> Iterator[None]:
         try:
             yield
         except RuntimeError as error:
+            if "CUDA out of memory" in str(error):
+                raise ModelError(
+                    f"{Path(folder, file)}: does not fit into the GPU's free memory; end other jobs on this GPU, or "
+                    "ask for a larger one (`arc-refinery doctor memory` estimates what fits)"
+                ) from None
             if "ignore_mismatched_sizes" not in str(error):  # transformers prints the shapes as a table
                 raise
             raise ModelError(
