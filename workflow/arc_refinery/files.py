@@ -41,7 +41,7 @@ def reading(path: Path, advice: str = "", form: str = "", kind: type[InputError]
     except Exception as error:  # noqa: BLE001
         how, then = f" as {form}" if form else "", f"{'. ' if advice[:1].isupper() else '; '}{advice}" if advice else ""
         reason = " ".join(str(error).split())[:300]
-        if not reason or not isinstance(error, OSError | ValueError):
+        if not reason or isinstance(error, LookupError):  # a KeyError's text is the key alone
             reason = f"{type(error).__name__}: {reason}".removesuffix(": ")
         raise kind(f"{path}: cannot be read{how} ({reason}){then}") from None
 
@@ -71,7 +71,7 @@ def checked(kind: Any, content: Any, where: str, expected: str) -> Any:
         _adapter(kind).validate_python(content, strict=True)
     except ValidationError as error:
         fault = error.errors()[0]
-        field = ".".join(map(str, fault["loc"]))
+        field = _field(fault["loc"], content)
         if fault["type"] == "missing":
             raise InputError(f"{where}: field {field!r} is missing; expected {expected}") from None
         value = f"field {field!r} is {fault['input']!r:.60}" if field else f"is {in_words(fault['input'])}"
@@ -79,6 +79,20 @@ def checked(kind: Any, content: Any, where: str, expected: str) -> Any:
         reason = "" if fault["type"].endswith("_type") else f" ({fault['msg']})"
         raise InputError(f"{where}: {value}{reason}; expected {expected}") from None
     return content
+
+
+def _field(location: Iterable[int | str], content: Any) -> str:
+    """Return the keys that lead to a fault; pydantic also lists the member of a union that it tried."""
+    keys = []
+    for key in location:
+        if isinstance(content, dict):
+            content = content.get(key)
+        elif isinstance(content, list) and isinstance(key, int):
+            content = content[key]
+        else:
+            continue
+        keys.append(str(key))
+    return ".".join(keys)
 
 
 @cache
