@@ -106,10 +106,19 @@ def test_a_failed_run_ends_with_the_sentence_of_the_log(tmp_path: Path):
     assert end[4].startswith("0 of 2 jobs")
 
 
+LAUNCHER = """\
+E1128 08:00:00.000000 11 torch/distributed/elastic/multiprocessing/api.py:1003] failed (exitcode: 1) local_rank: 0
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+"""
+
+
 @pytest.mark.parametrize(
     "content, shown",
     [
         ("Traceback\n  File\nValueError: no\n\n", ["ValueError: no"]),
+        (f"Traceback\n  File\nValueError: no\n{LAUNCHER}", ["ValueError: no"]),
+        (f"starting\narc-refinery: x.json: no\n{LAUNCHER}", ["arc-refinery: x.json: no"]),
         ("starting\n  0%|          | 0/200 [00:00<?, ?prompt/s]\r 50%|#####     | 100/200", ["starting"]),
         ("", []),
     ],

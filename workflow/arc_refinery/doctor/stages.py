@@ -23,6 +23,7 @@ from arc_refinery.doctor import machine
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
 from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
 from arc_refinery.runs.project import project_files
+from arc_refinery.runs.screen import own_lines
 
 MODEL = project_files() / "workflow/models/tiny"
 TEMPLATE = "compact"  # what the embedded model reads
@@ -53,7 +54,7 @@ class FinishedCommand:
     @property
     def reason(self) -> str:
         """Exit code and last two lines of output; if an engine of vLLM died, the line above that names its error."""
-        lines = [line for line in self.output.splitlines() if line.strip()]
+        lines = own_lines(self.output)
         last_lines = lines[-2:]
         if engine_died := [i for i, line in enumerate(lines) if "See root cause above" in line]:
             errors = [line for line in lines[: engine_died[0]] if ERROR.search(line) and "root cause" not in line]

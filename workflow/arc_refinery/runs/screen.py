@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from statistics import mean
 from typing import Any, TextIO
@@ -27,6 +28,7 @@ _NOISE = (
     *("Complete log(s):", "Elapsed time:", "Reasons:\n", "This was a dry-run"),
 )
 _EXPECTED_REASONS = ("Missing output files", "Input files updated by another job", "Updated input files")
+_LAUNCHER = "torch/distributed/elastic/multiprocessing/api.py:"  # torchrun says here that one of its processes failed
 _KNOWN_SHARE = 0.1  # share of the work that is done before a time is shown
 
 
@@ -252,12 +254,18 @@ def _answer(page: str) -> list[str]:
 def _reason(logs: list[str]) -> list[str]:
     """The last sentence of the first of these logs that has one, and its path."""
     for log in filter(Path.is_file, map(Path, logs)):
-        lines = [line for line in re.split(r"[\r\n]", log.read_text(errors="replace")) if line.strip()]
+        lines = own_lines(log.read_text(errors="replace"))
         lines = [line for line in lines if not re.search(r"\d%\|", line)]  # progress bars
         if lines:
             said = [number for number, line in enumerate(lines) if line.startswith("arc-refinery: ")]
             return [*(f"    {line}" for line in lines[said[-1] if said else -1 :]), f"    log: {log}"]
     return [f"    log: {log}" for log in logs[:1]]
+
+
+def own_lines(output: str) -> list[str]:
+    """Return a command's lines that are not blank, without those that `accelerate launch` adds when a process fails."""
+    lines = [line for line in re.split(r"[\r\n]", output) if line.strip()]
+    return list(takewhile(lambda line: _LAUNCHER not in line, lines))
 
 
 def _clock(now: float) -> str:
