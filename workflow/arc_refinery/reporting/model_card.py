@@ -104,6 +104,8 @@ def read_source(folder: Path) -> Source:
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise InputError(f"{folder / ADAPTER_WEIGHTS}: no such file; train the adapter again")
     results = folder.absolute().parent.parent
+    if not (results / SETTINGS).is_file():
+        raise InputError(f"{results / SETTINGS}: no such file; expected results/<experiment>/adapters/<name>")
     experiment = config.load_experiment(results / SETTINGS)
     known = [*experiment.adapters, *experiment.kept_adapters]
     if folder.absolute().name not in known:
