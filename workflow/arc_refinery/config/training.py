@@ -33,8 +33,8 @@ class Guard(Strict):
 
     action: GuardAction = Field(
         "stop",
-        description="`stop`: end the training there; the adapter is the best checkpoint before the collapse. `none`: "
-        "only report it.",
+        description="`stop`: end the training there; the adapter is the best checkpoint before the collapse, without "
+        "held-out prompts the newest. `none`: only report it.",
     )
     window: PositiveInt = Field(10, description="Steps over which the metrics below are averaged.")
     max_truncated: Share = Field(0.5, description="Collapsed when more than this share of completions is truncated.")

@@ -128,7 +128,7 @@ def collapse(name: str, decision: Decision, window: int) -> str:
         symptom = f"{metric}, mean of {window} steps, was {decision.value:.3g}, limit {decision.limit:.3g}"
     match decision.action:
         case "stop":
-            outcome = "It was stopped there, and its adapter is the best checkpoint from before"
+            outcome = "It was stopped there, and its adapter is a checkpoint from before"
         case "none":
             outcome = "The guard is configured to warn only, so training continued"
         case _:
