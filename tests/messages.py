@@ -66,11 +66,15 @@ def _has_its_own(item: pytest.Item) -> bool:
 
 
 def write(session: pytest.Session, exitstatus: int) -> None:
-    """Replace what the golden file has of the modules that ran."""
+    """Replace what the golden file has of the modules that ran, and remove what it has of modules that are gone."""
     config = session.config
     if config.getoption("write_messages") and not exitstatus:
         ran = {module_of(test) for test in config.stash[COLLECTED]}
-        others = {test: texts for test, texts in read().items() if module_of(test) not in ran}
+        others = {
+            test: texts
+            for test, texts in read().items()
+            if module_of(test) not in ran and (ROOT / "tests" / module_of(test)).exists()
+        }
         seen = {test: texts for test, texts in config.stash[_WRITTEN].items() if texts}
         GOLDEN.write_text(written(others | seen))
 
