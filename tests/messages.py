@@ -66,16 +66,18 @@ def _has_its_own(item: pytest.Item) -> bool:
 
 
 def write(session: pytest.Session, exitstatus: int) -> None:
-    """Replace what the golden file has of the modules that ran, and remove what it has of modules that are gone."""
+    """Replace what the golden file has of the tests that ran, and remove what it has of tests that are gone."""
     config = session.config
     if config.getoption("write_messages") and not exitstatus:
-        ran = {module_of(test) for test in config.stash[COLLECTED]}
+        gone = {module_of(test) for test in read() if not (ROOT / "tests" / module_of(test)).exists()}
+        collected, ran = config.stash[COLLECTED], config.stash[_WRITTEN]
+        modules = set(map(module_of, collected))
         others = {
             test: texts
             for test, texts in read().items()
-            if module_of(test) not in ran and (ROOT / "tests" / module_of(test)).exists()
+            if test not in ran and (test in collected or module_of(test) not in modules | gone)
         }
-        seen = {test: texts for test, texts in config.stash[_WRITTEN].items() if texts}
+        seen = {test: texts for test, texts in ran.items() if texts}
         GOLDEN.write_text(written(others | seen))
 
 
