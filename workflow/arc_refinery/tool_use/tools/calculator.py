@@ -39,7 +39,7 @@ def calculate(expression: str) -> str:
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise CalculatorError(f"not an arithmetic expression: {_hint(text, error)}") from None
+        raise CalculatorError(f"no arithmetic expression: {_hint(text, error)}") from None
     return written(_Evaluation(text).value(tree.body, _MAX_DEPTH))
 
 
@@ -84,7 +84,7 @@ class _Evaluation:
             case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
                 return self._literal(node)
             case ast.Constant():
-                raise CalculatorError(f"{self._source(node)} is not a number")
+                raise CalculatorError(f"{self._source(node)} is no number")
             case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
                 number = self.value(operand, depth - 1)
                 return -number if isinstance(sign, ast.USub) else number

@@ -38,9 +38,9 @@ class Hermes:
             content = json.loads(_without_doubled_braces(call))
         except json.JSONDecodeError as error:
             where = f"{error.msg}, line {error.lineno} column {error.colno}"
-            raise MalformedCall(f"the call is not valid JSON ({where}).{_hint(error)}") from None
+            raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
         except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
-            raise MalformedCall("the call is not JSON that can be read.") from None
+            raise MalformedCall("the call is no JSON that can be read.") from None
         if not isinstance(content, dict):
             raise MalformedCall(f"the call is {kind(content)}, expected an object.")
         for key, wanted in (("name", str), ("arguments", dict)):
