@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkout import SMALL, TOOLS, Checkout, copy
+from checkout import Checkout, copy
 from classad2 import ClassAd
 
 from arc_refinery.runs.condor import matches
@@ -114,23 +114,16 @@ def reduce_tools(config: dict[str, Any]) -> None:
     del config["data"]["heldout"][1]
 
 
-def on_the_pool_and_here(
-    folder: Path, condor: Callable[..., Run], change: Callable[[dict[str, Any]], None], base: str = SMALL
-) -> tuple[Checkout, str]:
-    """Run an experiment in both ways, and compare all results; its checkout on the pool, and its config."""
-    remote, local = (copy(folder / name) for name in ("remote", "local"))
-    config = remote.change(change, base)
-    assert local.change(change, base) == config
-    run = condor(remote, "--quiet", "rules", "--", "all", config=config)
+def test_a_whole_run_on_the_pool_ends_as_a_local_one(tmp_path: Path, condor: Callable[..., Run], pool: Pool):
+    """As tool use does, without a shared folder: test_transfer.py."""
+    checkout, local = (copy(tmp_path / name) for name in ("remote", "local"))
+    config = checkout.change(reduce)
+    assert local.change(reduce) == config
+    run = condor(checkout, "--quiet", "rules", "--", "all", config=config)
     done = local.snakemake("--cores", "1", "--quiet", "rules", "--configfile", config)
     assert done.returncode == 0, done.stdout + done.stderr
     assert run.end(900) == 0, run.explain()
-    assert digests(remote.folder / "results") == digests(local.folder / "results")
-    return remote, config
-
-
-def test_a_whole_run_on_the_pool_ends_as_a_local_one(tmp_path: Path, condor: Callable[..., Run], pool: Pool):
-    checkout, config = on_the_pool_and_here(tmp_path, condor, reduce)
+    assert digests(checkout.folder / "results") == digests(local.folder / "results")
     rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
     assert {"tasks", "sample", "grade", "refining_prompts", "training_prompts", "train", "report"} <= rules
 
@@ -144,10 +137,3 @@ def test_a_whole_run_on_the_pool_ends_as_a_local_one(tmp_path: Path, condor: Cal
     one = condor(checkout, str(shard.relative_to(checkout.folder)), config=config)
     assert one.end() == 0, one.explain()
     assert shard.read_bytes() == before
-
-
-def test_a_whole_run_of_tool_use_ends_as_a_local_one(tmp_path: Path, condor: Callable[..., Run], pool: Pool):
-    checkout, _ = on_the_pool_and_here(tmp_path, condor, reduce_tools, TOOLS)
-    assert (checkout.folder / "results/tool-use-small.md").exists()
-    rules = {job["JobBatchName"].split("-")[0] for job in pool.jobs("JobStatus == 4", history=True)}
-    assert {"training_questions", "conversations", "sft", "train", "episodes", "report"} <= rules
