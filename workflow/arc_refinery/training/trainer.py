@@ -40,7 +40,7 @@ from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_
 
 logger = logging.getLogger(__name__)
 
-OfTurns = Callable[[Group], list[list[float]]]  # a group -> advantages of each completion, one or one per turn
+TurnAdvantages = Callable[[Group], list[list[float]]]  # a group -> advantages of each completion, one or one per turn
 
 TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
@@ -100,7 +100,7 @@ class Trainer(SavesLastStep, GRPOTrainer):
         self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
-        self._of_turns: OfTurns | None = None
+        self._of_turns: TurnAdvantages | None = None
         if settings.own_advantage:
             self._of_turns = OwnAdvantage(settings.own_advantage)
         elif settings.advantage == OTHERS:
@@ -271,7 +271,7 @@ class Trainer(SavesLastStep, GRPOTrainer):
                 self.samples.add(self.state.global_step + 1, kept)
         return scored
 
-    def _advantages_of_turns(self, scored: Mapping[str, Tensor], of_group: OfTurns, rows: slice) -> Tensor:
+    def _advantages_of_turns(self, scored: Mapping[str, Tensor], of_group: TurnAdvantages, rows: slice) -> Tensor:
         """Return an advantage per completion of this process, (rows,), or per token if turns differ, (rows, tokens).
 
         `rows`: those of this process among all.
