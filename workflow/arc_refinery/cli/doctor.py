@@ -36,21 +36,21 @@ class Doctor(Command):
 
         if self.findings and len(self.jobs) != 1:
             raise InputError(f"--findings holds the findings of one kind of job; --jobs has {len(self.jobs)}")
-        visits = [read_job_report(path) for path in self.others]
+        reports = [read_job_report(path) for path in self.others]
         experiment = config.load_experiment(self.configfile)
         self.output.parent.mkdir(parents=True, exist_ok=True)
         for job in self.jobs:
-            visits.append(examine(experiment, job, visits[-1] if visits else None, self.output.parent))
+            reports.append(examine(experiment, job, reports[-1] if reports else None, self.output.parent))
         if self.findings:
-            write_job_report(self.findings, visits[-1])
+            write_job_report(self.findings, reports[-1])
             return
-        page = findings_page(visits)
+        page = findings_page(reports)
         with atomic_write(self.output) as unfinished:
             unfinished.write_text(page)
         print(page)
         for path in self.others:
             path.unlink()  # or the next run would take them for its own
-        if failed := failures(visits):
+        if failed := failures(reports):
             names = "; ".join(finding.check for finding in failed)
             raise InputError(f"{len(failed)} checks failed: {names}. see {self.output} for what to do")
 

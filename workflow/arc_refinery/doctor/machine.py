@@ -149,12 +149,12 @@ def disk(needs: Needs, results: Path) -> Iterator[Finding]:
             yield Finding(f"disk for {what}", "failed", f"{space}, expected {wanted / GB:.1f} GB", advice)
 
 
-def shared_files(visit: JobReport | None) -> Finding:
+def shared_files(report: JobReport | None) -> Finding:
     """Report whether this job read the file of another job, on the same file system as results."""
     check = "files of other jobs can be read"
-    if visit is None:
+    if report is None:
         return Finding(check, "not applicable", "this is the only job")
-    return Finding(check, "passed", f"those of `{visit.job}` on {visit.host}, read on {platform.node()}")
+    return Finding(check, "passed", f"those of `{report.job}` on {report.host}, read on {platform.node()}")
 
 
 def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
