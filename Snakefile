@@ -12,7 +12,7 @@ from arc_refinery.runs.ending import exit_quietly_on_interrupt
 if workflow.is_main_process:
     exit_quietly_on_interrupt()  # before the imports that take long
 
-from arc_refinery.config import check_files, domain_part, environment_warnings, part, read_yaml, validate_experiment
+from arc_refinery.config import check_files, environment_warnings, part, read_yaml, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import acquire_run_lock
 from arc_refinery.runs.screen import Screen
@@ -37,7 +37,7 @@ try:
         read_yaml(Path(path))
     experiment = validate_experiment(config, config_origin())
     check_files(experiment, config_origin(), workflow.is_main_process, config)  # jobs parse this file again
-    kind = part(experiment.kind, "stages")
+    kind = part(experiment.kind, "jobs")
 except InputError as error:
     sys.exit(f"arc-refinery: {error}")
 if workflow.is_main_process:

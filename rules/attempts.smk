@@ -20,12 +20,12 @@ rule first_prompts:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(kind.first_prompts, "tasks", "branch"),
-        overlap=optional_flag("--overlap", "overlap"),
+        settings=settings(kind.first_prompts, "tasks", "branch"),
     message:
         "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
-        "{resources.venv_on_path}arc-refinery prompts first --tasks-path {input.tasks} {params.overlap} {params.flags} --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery stage first_prompts {params.settings:q}"
+        " --tasks {input.tasks} --overlap {input.overlap} --output {output} 2> {log}"
 
 
 rule sample:
@@ -42,17 +42,16 @@ rule sample:
     threads: cpus("sample")
     resources:
         **needs("sample"),
-        tuning=flags_of(kind.sample, "tasks", "branch", tuning=True),
+        tuning=tuning(kind.sample, "tasks", "branch"),
     params:
-        flags=flags_of(kind.sample, "tasks", "branch"),
-        adapter=optional_flag("--lora-path", "adapter"),
-        folder=subpath(output[0], parent=True),
+        settings=settings(kind.sample, "tasks", "branch"),
         n_shards=from_wildcards(type(experiment).n_shards, "tasks"),
     message:
         "sample: {wildcards.tasks}, {wildcards.branch}, shard {wildcards.shard}"
     shell:
-        "{resources.venv_on_path}arc-refinery sample --dataset-path {input.prompts} {params.flags} {params.adapter} {resources.tuning}"
-        " --shard {wildcards.shard} --n-shards {params.n_shards} --output {params.folder} > {log} 2>&1"
+        "{resources.venv_on_path}arc-refinery stage sample {params.settings:q} --tuning {resources.tuning:q}"
+        " --prompts {input.prompts} --adapter {input.adapter} --shard {wildcards.shard} --n-shards {params.n_shards}"
+        " --output {output} > {log} 2>&1"
 
 
 rule grade:
@@ -69,9 +68,9 @@ rule grade:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(kind.grade),
+        settings=settings(kind.grade),
     message:
         "grade: {wildcards.tasks}, {wildcards.branch}, job {wildcards.job}"
     shell:
-        "{resources.venv_on_path}arc-refinery grade --attempts {input.attempts} --tasks-path {input.tasks} {params.flags}"
-        " --n-jobs {threads} --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery stage grade {params.settings:q}"
+        " --attempts {input.attempts} --tasks {input.tasks} --n-jobs {threads} --output {output} 2> {log}"

@@ -8,7 +8,7 @@ rule settings:
         "<logs>/settings.log",
     localrule: True
     params:
-        content=stages.settings_text(experiment),
+        content=jobs.settings_text(experiment),
     message:
         "write the settings"
     shell:

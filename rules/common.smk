@@ -1,11 +1,11 @@
-# Functions only: rules get the flags and inputs of their stages through them (arc_refinery.commands.stages, arc_refinery.config.inputs,
-# and the same of its kind).
+# Functions only: rules get the settings and inputs of their jobs through them (arc_refinery.jobs, arc_refinery.config.inputs, and
+# the same of the experiment's kind).
 import os
 import re
 import shlex
 from pathlib import Path
 
-from arc_refinery.commands import stages
+from arc_refinery import jobs
 from arc_refinery.config import Needs, inputs
 
 
@@ -27,24 +27,16 @@ def from_wildcards(function, *names, **fixed):
     return answer
 
 
-def flags_of(stage, *names, tuning=False):
-    """Flags of a stage that decide its result, for `params`; with `tuning` all others, for `resources`: no job runs again."""
-    planned = from_wildcards(stage, *names)
-
-    def flags(wildcards):
-        return planned(wildcards).flags(tuning)
-
-    return flags
+def settings(job, *names):
+    """What decides a job's result, for `params`: the job runs again when it changes."""
+    planned = from_wildcards(job, *names)
+    return lambda wildcards: planned(wildcards).settings
 
 
-def optional_flag(flag, name):
-    """The flag of an input that not all jobs of a rule have."""
-
-    def words(wildcards, input):
-        files = getattr(input, name)
-        return f"{flag} {files}" if files else ""
-
-    return words
+def tuning(job, *names):
+    """What may change between two runs of a job, for `resources`."""
+    planned = from_wildcards(job, *names)
+    return lambda wildcards: planned(wildcards).tuning
 
 
 def one_of(names) -> str:

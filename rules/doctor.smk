@@ -35,11 +35,10 @@ for job in doctor_jobs:
             max_retries=0,
         params:
             job=job,
-            others=optional_flag("--others", "others"),
         message:
             "check the machine of a {params.job} job"
         shell:
-            "{resources.venv_on_path}arc-refinery doctor --configfile {input.config} --jobs {params.job} {params.others} --findings {output} > {log} 2>&1"
+            "{resources.venv_on_path}arc-refinery doctor --configfile {input.config} --jobs {params.job} --others {input.others} --findings {output} > {log} 2>&1"
 
 
 rule doctor:

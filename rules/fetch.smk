@@ -15,8 +15,8 @@ rule fetch:
     resources:
         offline=os.environ.get("HF_HUB_OFFLINE", ""),  # the user's setting
     params:
-        flags=flags_of(stages.fetch, "repository"),
+        settings=settings(jobs.fetch, "repository"),
     message:
         "download {wildcards.repository}"
     shell:
-        "HF_HUB_OFFLINE={resources.offline} arc-refinery fetch {params.flags} --output {output.files} 2> {log}"
+        "HF_HUB_OFFLINE={resources.offline} arc-refinery stage fetch {params.settings:q} --output {output.files} 2> {log}"

@@ -1,5 +1,5 @@
 # First-turn attempts and their verdicts become the prompts of the next turn, to evaluate or to train on, and
-# demonstrations. Commands get their folder and number: the paths of many shards do not fit into one command line.
+# demonstrations. Jobs find them beside their prompts: the paths of many shards do not fit into one command line.
 # `ancient`: another evaluation set does not train again. The report refuses its primary comparison if it was trained on.
 
 
@@ -21,15 +21,14 @@ rule refining_prompts:
     threads: cpus("cpu")
     resources:
         **needs("cpu"),
-        tuning=flags_of(kind.refining_prompts, "tasks", "branch", tuning=True),
+        tuning=tuning(kind.refining_prompts, "tasks", "branch"),
     params:
-        flags=flags_of(kind.refining_prompts, "tasks", "branch"),
-        folder=subpath(input.prompts, parent=True),
+        settings=settings(kind.refining_prompts, "tasks", "branch"),
     message:
         "write prompts: {wildcards.tasks}, {wildcards.branch}"
     shell:
-        "{resources.venv_on_path}arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
-        " {params.flags} --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery stage refining_prompts {params.settings:q} --tuning {resources.tuning:q}"
+        " --prompts {input.prompts} --output {output} 2> {log}"
 
 
 if experiment.runs and experiment.training.prompts == "first-turn":
@@ -50,8 +49,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
             tasks=one_of(experiment.training_tasks),
         priority: 10  # training waits for it
         params:
-            flags=flags_of(kind.training_prompts, "tasks"),
-            overlap=optional_flag("--overlap", "overlap"),
+            settings=settings(kind.training_prompts, "tasks"),
         message:
             "write prompts to train on: {wildcards.tasks}"
 
@@ -77,16 +75,14 @@ elif experiment.runs:
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
-            tuning=flags_of(kind.training_prompts, "tasks", tuning=True),
+            tuning=tuning(kind.training_prompts, "tasks"),
         params:
-            flags=flags_of(kind.training_prompts, "tasks"),
-            overlap=optional_flag("--overlap", "overlap"),
-            folder=subpath(input.prompts, parent=True),
+            settings=settings(kind.training_prompts, "tasks"),
         message:
             "write prompts to train on: {wildcards.tasks}"
         shell:
-            "{resources.venv_on_path}arc-refinery prompts refine --folder {params.folder} {resources.tuning}"
-            " {params.overlap} {params.flags} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery stage refining_prompts {params.settings:q} --tuning {resources.tuning:q}"
+            " --prompts {input.prompts} --overlap {input.overlap} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:
@@ -112,16 +108,15 @@ if experiment.sft_adapters:
         threads: cpus("cpu")
         resources:
             **needs("cpu"),
-            tuning=flags_of(kind.demonstrations, "tasks", tuning=True),
+            tuning=tuning(kind.demonstrations, "tasks"),
         params:
-            flags=flags_of(kind.demonstrations, "tasks"),
-            overlap=optional_flag("--overlap", "overlap"),
-            folder=subpath(input.prompts, parent=True),
+            settings=settings(kind.demonstrations, "tasks"),
         message:
             "write demonstrations to train on: {wildcards.tasks}"
         shell:
-            "{resources.venv_on_path}arc-refinery prompts demonstrations --folder {params.folder} {resources.tuning} --tasks-path {input.tasks}"
-            " {params.overlap} {params.flags} --n-jobs {threads} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery stage demonstrations {params.settings:q} --tuning {resources.tuning:q}"
+            " --tasks {input.tasks} --prompts {input.prompts} --overlap {input.overlap} --n-jobs {threads}"
+            " --output {output} 2> {log}"
 
 
 rule prompt_lengths:

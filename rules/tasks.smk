@@ -18,11 +18,11 @@ rule evaluation_tasks:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(kind.evaluation_tasks, "tasks"),
+        settings=settings(kind.evaluation_tasks, "tasks"),
     message:
         "make the tasks of {wildcards.tasks}"
     shell:
-        "{resources.venv_on_path}arc-refinery tasks evaluation {params.flags} --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery stage evaluation_tasks {params.settings:q} --output {output} 2> {log}"
 
 
 if experiment.parts:
@@ -40,11 +40,11 @@ if experiment.parts:
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(kind.tasks),
+            settings=settings(kind.tasks),
         message:
             "make the tasks to train on"
         shell:
-            "{resources.venv_on_path}arc-refinery tasks split {params.flags} --n-jobs {threads} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery stage tasks {params.settings:q} --n-jobs {threads} --output {output} 2> {log}"
 
 
 if kind.inputs.overlap(experiment):
@@ -63,9 +63,9 @@ if kind.inputs.overlap(experiment):
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(kind.overlap),
+            settings=settings(kind.overlap),
         message:
             "look for training tasks that are evaluated, too"
         shell:
-            "{resources.venv_on_path}arc-refinery tasks overlap --trained {input.trained} --evaluated {input.evaluated} {params.flags}"
-            " --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery stage overlap {params.settings:q}"
+            " --trained {input.trained} --evaluated {input.evaluated} --output {output} 2> {log}"

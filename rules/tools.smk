@@ -16,11 +16,11 @@ rule heldout_questions:
     resources:
         **needs("cpu"),
     params:
-        flags=flags_of(kind.questions, "heldout"),
+        settings=settings(kind.questions, "heldout"),
     message:
         "make the questions of {wildcards.heldout}"
     shell:
-        "{resources.venv_on_path}arc-refinery tools questions {params.flags} --split heldout --output {output} 2> {log}"
+        "{resources.venv_on_path}arc-refinery stage questions {params.settings:q} --split heldout --output {output} 2> {log}"
 
 
 rule episodes:
@@ -42,17 +42,16 @@ rule episodes:
     threads: cpus("sample")
     resources:
         **needs("sample"),
-        tuning=flags_of(kind.episodes, "questions", "arm", tuning=True),
+        tuning=tuning(kind.episodes, "questions", "arm"),
     params:
-        flags=flags_of(kind.episodes, "questions", "arm"),
-        adapter=optional_flag("--lora-path", "adapter"),
-        folder=subpath(output[0], parent=True),
+        settings=settings(kind.episodes, "questions", "arm"),
         n_shards=from_wildcards(type(experiment).n_shards, "questions"),
     message:
         "run episodes: {wildcards.questions}, {wildcards.arm}, shard {wildcards.shard}"
     shell:
-        "{resources.venv_on_path}arc-refinery tools episodes --dataset-path {input.questions} {params.flags} {params.adapter}"
-        " {resources.tuning} --shard {wildcards.shard} --n-shards {params.n_shards} --output {params.folder} > {log} 2>&1"
+        "{resources.venv_on_path}arc-refinery stage episodes {params.settings:q} --tuning {resources.tuning:q}"
+        " --questions {input.questions} --adapter {input.adapter} --shard {wildcards.shard} --n-shards {params.n_shards}"
+        " --output {output} > {log} 2>&1"
 
 
 if experiment.training:
@@ -74,11 +73,12 @@ if experiment.training:
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(kind.questions, "train"),
+            settings=settings(kind.questions, "train"),
         message:
             "make the questions of {wildcards.train}"
         shell:
-            "{resources.venv_on_path}arc-refinery tools questions {params.flags} --split train --heldout {input.heldout} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery stage questions {params.settings:q}"
+            " --split train --heldout {input.heldout} --output {output} 2> {log}"
 
 
 if experiment.sft_adapters:
@@ -99,8 +99,9 @@ if experiment.sft_adapters:
         resources:
             **needs("cpu"),
         params:
-            flags=flags_of(kind.conversations),
+            settings=settings(kind.conversations),
         message:
             "write conversations to train on"
         shell:
-            "{resources.venv_on_path}arc-refinery tools conversations --dataset-path {input.questions} {params.flags} --output {output} 2> {log}"
+            "{resources.venv_on_path}arc-refinery stage conversations {params.settings:q}"
+            " --questions {input.questions} --output {output} 2> {log}"

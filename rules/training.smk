@@ -22,15 +22,15 @@ if experiment.sft_adapters:
         threads: cpus("train")
         resources:
             **needs("train"),
-            tuning=flags_of(stages.sft, "sft", tuning=True),
+            tuning=tuning(jobs.sft, "sft"),
         params:
-            flags=flags_of(stages.sft, "sft"),
+            settings=settings(jobs.sft, "sft"),
         message:
             "fine-tune {wildcards.sft}"
         shell:
-            "{resources.venv_on_path}arc-refinery sft --dataset-path {input.data} {params.flags} {resources.tuning}"
-            " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard --measurements {log.measured}"
-            " --output {output} > {log.log} 2>&1"
+            "{resources.venv_on_path}arc-refinery stage sft {params.settings:q} --tuning {resources.tuning:q}"
+            " --data {input.data} --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
+            " --measurements {log.measured} --output {output} > {log.log} 2>&1"
 
 
 if experiment.runs:
@@ -39,7 +39,7 @@ if experiment.runs:
         input:
             **kind.grpo_inputs(experiment),
             functions=inputs.files_of_grpo(experiment),
-            adapter=from_wildcards(inputs.start_of, "run"),
+            start=from_wildcards(inputs.start_of, "run"),
             before=from_wildcards(inputs.kept_before, "run"),
             model=inputs.models(experiment),
         output:
@@ -55,15 +55,12 @@ if experiment.runs:
         threads: cpus("train")
         resources:
             **needs("train"),
-            tuning=flags_of(stages.training_job, "run", tuning=True),
+            tuning=tuning(jobs.train, "run"),
         params:
-            flags=flags_of(stages.training_job, "run"),
-            adapter=optional_flag("--lora-path", "adapter"),
-            before=optional_flag("--continue-from", "before"),
+            settings=settings(jobs.train, "run"),
         message:
             "train {wildcards.run}"
         shell:
-            f"{{resources.venv_on_path}}arc-refinery train --kind {experiment.kind} --dataset-path {{input.data}}"
-            " {params.flags} {params.adapter} {params.before} {resources.tuning}"
-            " --checkpoints {output}.checkpoints --tensorboard {log.log}.tensorboard"
-            " --measurements {log.measured} --output {output} > {log.log} 2>&1"
+            "{resources.venv_on_path}arc-refinery stage train {params.settings:q} --tuning {resources.tuning:q}"
+            " --data {input.data} --start {input.start} --before {input.before} --checkpoints {output}.checkpoints"
+            " --tensorboard {log.log}.tensorboard --measurements {log.measured} --output {output} > {log.log} 2>&1"

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+from tyro.conf import OmitArgPrefixes
+
+from arc_refinery.cli.command import Command
 from arc_refinery.cli.parsing import read
-from arc_refinery.commands.flags import Command
-from arc_refinery.commands.outputs import Outputs, folder_of_files, torch_file
-from arc_refinery.config.flags import FLAT
 from arc_refinery.errors import InputError
+from arc_refinery.outputs import Outputs, folder_of_files, torch_file
 from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake
 from pretraining.train import PretrainingSettings, pretrain
 
@@ -20,7 +21,7 @@ class Pretrain(Command):
 
     output: Path  # folder to write the model to
     checkpoint: Path  # file outside any rule's outputs
-    settings: Annotated[PretrainingSettings, FLAT]
+    settings: Annotated[PretrainingSettings, OmitArgPrefixes]
 
     def writes(self) -> Outputs:
         folder = folder_of_files(self.output, "a pretrained model", ["pretraining.jsonl", "config.json"])

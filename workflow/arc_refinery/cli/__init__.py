@@ -1,6 +1,6 @@
-"""The command line: `arc-refinery <command>`, one command per stage of the experiment.
+"""The command line: `arc-refinery <command>`, and `arc-refinery stage`, which does a job of an experiment.
 
-A command is a pydantic class in a module of this package (flags.py): its fields are the flags, its docstring is the
+A command is a pydantic class in a module of this package (command.py): its fields are the flags, its docstring is the
 help. Only the module of the requested command is imported, because imports would dominate the time of a short job.
 """
 
@@ -16,7 +16,6 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
 from textwrap import fill
 from typing import Any, NoReturn, TextIO
@@ -25,47 +24,33 @@ PURPOSE = "Reinforcement learning that teaches a code model to refine its own pr
 
 # Each command's module and class.
 SECTIONS: dict[str, dict[str, str]] = {
-    "Stages of an experiment, in running order": {
-        "fetch": "commands.stages.Fetch",
-        "tasks split": "refining.commands.tasks.Tasks",
-        "tasks evaluation": "refining.commands.tasks.EvaluationTasks",
-        "tasks overlap": "refining.commands.tasks.FindOverlap",
-        "prompts first": "refining.commands.prompts.FirstPrompts",
-        "sample": "refining.commands.attempts.SampleAttempts",
-        "grade": "refining.commands.attempts.GradeAttempts",
-        "prompts refine": "refining.commands.prompts.Refine",
-        "prompts demonstrations": "refining.commands.prompts.WriteDemonstrations",
-        "sft": "commands.stages.FineTune",
-        "train": "refining.commands.training.Train",
-        "report": "cli.results.WriteReport",
-    },
-    "Stages of a tool-use experiment, instead of tasks, prompts and attempts": {
-        "tools questions": "tool_use.commands.WriteQuestions",
-        "tools conversations": "tool_use.commands.Conversations",
-        "tools episodes": "tool_use.commands.Episodes",
-    },
     "Before an experiment": {
         "init": "cli.init.Init",
         "doctor": "cli.doctor.Doctor",
         "doctor memory": "cli.doctor.Memory",
         "doctor power": "cli.doctor.Power",
-        "prompts learn": "refining.domains.arc.commands.Learn",
-        "prompts export": "refining.commands.prompts.ExportTemplate",
-        "tasks select": "refining.domains.arc.commands.SelectTasks",
+        "prompts learn": "cli.prompts.Learn",
+        "prompts export": "cli.prompts.ExportTemplate",
+        "tasks select": "cli.prompts.SelectTasks",
     },
     "Results": {
+        "report": "cli.results.WriteReport",
         "compare": "cli.results.Compare",
         "show": "cli.results.Show",
         "report curves": "cli.results.Curves",
         "report samples": "cli.results.ShowSamples",
-        "report lengths": "refining.commands.prompts.StudyLengths",
+        "report lengths": "cli.prompts.StudyLengths",
         "report export": "cli.results.Export",
         "report publish": "cli.results.Publish",
     },
     "Programs and predictions from elsewhere": {
-        "execute": "refining.commands.attempts.Execute",
-        "predictions import": "refining.domains.arc.commands.ImportPredictions",
+        "execute": "cli.programs.Execute",
+        "predictions import": "cli.programs.ImportPredictions",
         "predictions submit": "cli.results.Submission",
+    },
+    "Command lines of the published scripts": {
+        "sample": "cli.published.Sample",
+        "train": "cli.published.Train",
     },
     "Changes to this repository, and a domain of your own": {
         "dev config": "cli.results.ConfigDocs",
@@ -173,6 +158,11 @@ def _run() -> None:
     end_at_sigterm()
     end_with_snakemake()
     try:
+        if words[0] == "stage":
+            from arc_refinery import stages
+
+            stages.run(words[1:])
+            return
         command = parse(words)
         command.check_outputs()
         command.run()
@@ -188,17 +178,7 @@ def parse(words: Sequence[str]) -> Any:
         sys.exit(2)
     from arc_refinery.cli.parsing import read
 
-    return read(load(name, _domain(flags)), flags, f"arc-refinery {name}")
-
-
-def _domain(words: Sequence[str]) -> str:
-    """Return the domain that the words name."""
-    domain = "arc"
-    for word, after in zip_longest(words, words[1:], fillvalue=""):
-        flag, _, value = word.partition("=")
-        if flag == "--domain":
-            domain = value or after
-    return domain
+    return read(load(name), flags, f"arc-refinery {name}")
 
 
 def _is_unicode(word: str) -> bool:
@@ -209,23 +189,10 @@ def _is_unicode(word: str) -> bool:
     return True
 
 
-def load(name: str, domain: str = "arc") -> Any:
-    """Return the class of a command: of the domain, where it has one with flags of its own.
-
-    `train --kind my.package` is `Train` in the commands of that kind.
-    """
-    command, _, kind = name.partition(" --kind ")
-    if kind and kind != "refining":
-        from arc_refinery.config import part
-
-        return part(kind, "commands:Train")
-    module, _, class_name = COMMANDS[command].rpartition(".")
-    loaded = getattr(import_module(f"arc_refinery.{module}"), class_name)
-    if "domain" in loaded.model_fields:
-        from arc_refinery.refining.commands.domain import own_class
-
-        loaded = own_class(loaded, domain)
-    return loaded
+def load(name: str) -> Any:
+    """Return the class of a command."""
+    module, _, class_name = COMMANDS[name].rpartition(".")
+    return getattr(import_module(f"arc_refinery.{module}"), class_name)
 
 
 def overview(group: str = "") -> str:
@@ -234,6 +201,7 @@ def overview(group: str = "") -> str:
     indent = 4 + max(map(len, COMMANDS))
     lines = [f"usage: arc-refinery {group or '<command>'} {'<command> ' if group else ''}[flags]", "", PURPOSE]
     lines.append("`arc-refinery <command> --help` explains a command and its flags, and shows an example.")
+    lines.append("`arc-refinery stage --help` lists the stages, which jobs of an experiment call.")
     lines.append("`source <(arc-refinery --completion)` lets bash complete commands and flags.")
     for title, section in SECTIONS.items():
         commands = {name: target for name, target in section.items() if name.split()[0] == group or not group}
@@ -248,10 +216,7 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
     """Return the name of the command and the words after it; exit if there is no such command."""
     for n_words in (2, 1):
         if (name := " ".join(words[:n_words])) in COMMANDS:
-            rest = list(words[n_words:])
-            if name == "train":
-                return _training_command(rest)
-            return name, rest
+            return name, list(words[n_words:])
     if words[0] in {name.split()[0] for name in COMMANDS}:
         print(overview(words[0]))
         sys.exit(0 if words[1:2] in (["-h"], ["--help"]) else 2)
@@ -259,22 +224,6 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
     hint = f"did you mean {close[0]!r}?" if close else "`arc-refinery --help` lists all commands"
     print(f"arc-refinery: {words[0]!r} is not a command; {hint}", file=sys.stderr)
     sys.exit(2)
-
-
-def _training_command(words: list[str]) -> tuple[str, list[str]]:
-    """Take `--kind <kind>` out of the words after `train`."""
-    kinds = [index for index, word in enumerate(words) if word.partition("=")[0] == "--kind"]
-    if not kinds:
-        return "train", words
-    (index, *more) = kinds
-    _, is_one_word, kind = words[index].partition("=")
-    last = index if is_one_word else index + 1
-    if not is_one_word:
-        kind = words[last] if last < len(words) else ""
-    if more or not kind or kind.startswith("-"):
-        print("arc-refinery train: expected one --kind, such as refining or tool-use", file=sys.stderr)
-        sys.exit(2)
-    return f"train --kind {kind}", words[:index] + words[last + 1 :]
 
 
 def _summary(target: str) -> str:

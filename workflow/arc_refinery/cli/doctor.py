@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Annotated
 
 from arc_refinery import config
-from arc_refinery.commands.flags import Command, Files
-from arc_refinery.commands.outputs import Writes, json_file, page
+from arc_refinery.cli.command import Command
 from arc_refinery.doctor.findings import JOBS, JobKind
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import Plan
 from arc_refinery.files import atomic_write
+from arc_refinery.outputs import Writes, json_file, page
+from arc_refinery.stages import Files
 
 
 class Doctor(Command):

@@ -13,11 +13,11 @@ from typing import Annotated
 from pydantic import AfterValidator
 from tyro.conf import Positional
 
-from arc_refinery.commands.flags import Command
-from arc_refinery.commands.outputs import Output, Outputs
+from arc_refinery.cli.command import Command
 from arc_refinery.config import DOMAINS, Line
 from arc_refinery.errors import InputError
 from arc_refinery.files import writing
+from arc_refinery.outputs import Output, Outputs
 from arc_refinery.runs.project import LINKS, PARTS, project_files
 
 

@@ -9,26 +9,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import replace
 from inspect import getdoc
-from typing import Annotated, Any, TypeVar, cast
+from itertools import chain
+from typing import Annotated, Any, TypeVar
 
 import tyro
 from pydantic import BaseModel, ValidationError
 from tyro.conf import Positional
-from tyro.constructors import (
-    ConstructorRegistry,
-    PrimitiveConstructorSpec,
-    PrimitiveTypeInfo,
-    StructConstructorSpec,
-    StructFieldSpec,
-    StructTypeInfo,
-)
+from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructFieldSpec, StructTypeInfo
 
 from arc_refinery.cli import COMMANDS, load
-from arc_refinery.commands.flags import Command
+from arc_refinery.cli.command import Command
 from arc_refinery.config import KINDS
 from arc_refinery.config.base import explain, faults_of
-from arc_refinery.config.flags import FLAT, NEEDED, flag_names, flag_of, lacking, section_of
-from arc_refinery.config.own_code import Entry
+from arc_refinery.outputs import flag_of
+from arc_refinery.stages import stages_of
 
 AnyCommand = TypeVar("AnyCommand", bound=Command)
 # Flags of the published scripts that have another name here, and a former name of ours
@@ -75,19 +69,15 @@ def _renamed(word: str) -> str:
 
 
 def rules_for(kind: type[Command]) -> ConstructorRegistry:
-    """Rules of tyro: sections stay plain values, which pydantic checks later, and an entry of a list is one word."""
+    """Rules of tyro: a command and its sections stay plain values, which pydantic checks later."""
     registry = ConstructorRegistry()
-    needed = _required_in_sections(kind)
-    hidden = {section_of(field): lacking(field) | needed.keys() for field in kind.model_fields.values()}
     is_inside = False  # whether this rule has asked tyro for its own
 
-    def flag(spec: StructFieldSpec, section: type[BaseModel]) -> StructFieldSpec:
+    def flag(spec: StructFieldSpec) -> StructFieldSpec:
         annotation: Any = Annotated[spec.type, tyro.conf.DisallowNone]
-        if FLAT in section.model_fields[spec.name].metadata:
-            annotation = Annotated[annotation, tyro.conf.OmitArgPrefixes]
         if spec.default is None or (isinstance(spec.default, Sized) and not spec.default):
             annotation = Annotated[annotation, tyro.conf.arg(help_behavior_hint="")]  # the help says what it means
-        return replace(spec, type=annotation, default=tyro.MISSING if spec.default is NEEDED else spec.default)
+        return replace(spec, type=annotation)
 
     @registry.struct_rule
     def section(info: StructTypeInfo) -> StructConstructorSpec | None:
@@ -98,74 +88,51 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
         spec = ConstructorRegistry.get_struct_spec(info)
         is_inside = False
         assert isinstance(spec, StructConstructorSpec)
-        flags = [flag(field, info.type) for field in spec.fields if field.name not in hidden.get(info.type, ())]
-        if info.type is kind:
-            flags += [spec for spec, _ in needed.values()]
-            flags.sort(key=lambda field: field.default not in (tyro.MISSING, tyro.MISSING_NONPROP))
+        flags = sorted(map(flag, spec.fields), key=lambda field: field.default is not tyro.MISSING)
 
         def values(**values_of_flags: Any) -> dict[str, Any]:
-            if info.type is kind:
-                for name, (_, place) in needed.items():
-                    values_of_flags[place][name] = values_of_flags.pop(name)
             return values_of_flags
 
         values.__doc__ = info.type.__doc__
         return StructConstructorSpec(values, tuple(flags))
 
-    @registry.primitive_rule
-    def entry(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-        if not (isinstance(info.type, type) and issubclass(info.type, Entry)):
-            return None
-        return PrimitiveConstructorSpec(
-            1, "STR", lambda words: words[0], lambda value: isinstance(value, str | Entry), lambda value: [str(value)]
-        )
-
     return registry
 
 
-def _required_in_sections(kind: type[Command]) -> dict[str, tuple[StructFieldSpec, str]]:
-    """Flags without a default in sections without a prefix, and the section: help shows all required flags first."""
-    return {
-        name: (StructFieldSpec(name, cast(Any, field.annotation), tyro.MISSING, field.description), place)
-        for place, outer in kind.model_fields.items()
-        if FLAT in outer.metadata and outer.is_required() and (section := section_of(outer))
-        for name, field in section.model_fields.items()
-        if field.is_required() and name not in lacking(outer)
-    }
-
-
-def _place(section: type[BaseModel] | None, place: Sequence[int | str]) -> tuple[int | str, ...]:
-    """Return where a fault is: the flag, and the place in its value."""
-    prefix = ""
-    for depth, name in enumerate(place, 1):
-        assert section
-        field = section.model_fields[str(name)]
-        section = section_of(field)
-        if not section:
-            return (flag_of(f"{prefix}{name}"), *place[depth:])
-        prefix += "" if FLAT in field.metadata else f"{name}."
-    return (flag_of(prefix[:-1]),) if prefix else ()
+def _place(kind: type[BaseModel], place: Sequence[int | str]) -> tuple[int | str, ...]:
+    """Return where a fault is: the flag, and the place in its value. Flags of a section have no prefix."""
+    if not place:
+        return ()
+    is_section = isinstance(kind.model_fields[str(place[0])].annotation, type(BaseModel))
+    first, *rest = place[1:] if is_section and place[1:] else place
+    return (flag_of(str(first)), *rest)
 
 
 def completion() -> str:
     """Return the script for bash."""
-    words: dict[str, dict[str, None]] = defaultdict(dict, {"train --kind": dict.fromkeys(KINDS)})
+    words: dict[str, dict[str, None]] = defaultdict(dict, {"stage": dict.fromkeys(chain(*map(stages_of, KINDS)))})
+    words[""]["stage"] = None
     for name in COMMANDS:
         first, _, second = name.partition(" ")
         words[""][first] = None
         if second:
             words[first][second] = None
     words |= {f"help {before}".strip(): choices for before, choices in words.items() if "--" not in before}
-    names = [*COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
-    flags = {f"{name} ": _flags_of(name) for name in sorted(names, key=len, reverse=True)}  # longer names first
+    flags = {
+        f"{name} ": _flags_of(load(name)) for name in sorted(COMMANDS, key=len, reverse=True)
+    }  # longer names first
     flags[" "] = ["--help", "--version", "--completion"]
     return SCRIPT.format(flags=_cases(flags, "*"), words=_cases(words, ""))
 
 
-def _flags_of(name: str) -> list[str]:
-    kind = load(name)
-    named = [field_name for field_name, field in kind.model_fields.items() if Positional not in field.metadata]
-    return list(flag_names(kind, named))
+def _flags_of(kind: type[BaseModel]) -> list[str]:
+    flags = []
+    for name, field in kind.model_fields.items():
+        if isinstance(field.annotation, type(BaseModel)):
+            flags += _flags_of(field.annotation)
+        elif Positional not in field.metadata:
+            flags.append(flag_of(name))
+    return flags
 
 
 def _cases(choices: Mapping[str, Iterable[str]], end: str) -> str:

@@ -7,8 +7,11 @@ from typing import Annotated, Literal
 from tyro.conf import Positional
 
 from arc_refinery import config
-from arc_refinery.commands.flags import Command, Files
-from arc_refinery.commands.outputs import (
+from arc_refinery.cli.command import Command
+from arc_refinery.config.experiment import Experiment
+from arc_refinery.errors import InputError
+from arc_refinery.files import atomic_write
+from arc_refinery.outputs import (
     Outputs,
     Writes,
     folder,
@@ -19,9 +22,7 @@ from arc_refinery.commands.outputs import (
     submission,
     table,
 )
-from arc_refinery.config.experiment import Experiment
-from arc_refinery.errors import InputError
-from arc_refinery.files import atomic_write
+from arc_refinery.stages import Files
 
 # Control characters in a model's text, which a terminal would obey
 UNPRINTABLE = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)], "\N{REPLACEMENT CHARACTER}")

@@ -12,7 +12,6 @@ from arc_refinery.config.base import (
     PROMPTS,
     REPORT,
     ROWS,
-    RULE,
     TUNING,
     ConfigError,
     Gigabytes,

@@ -96,7 +96,6 @@ class Mark(Enum):
     A field without a mark changes every result of the stages that read its section.
     """
 
-    RULE = "nothing: a rule gives it to the command, such as a file or the number of a shard"
     TUNING = "how jobs run, and no result"
     ATTEMPTS = "attempts, not the prompts that they answer"
     PROMPTS = "prompts, which later stages read as they are written"
@@ -107,7 +106,7 @@ class Mark(Enum):
     REPORT = "the report"
 
 
-RULE, TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, GRADING, EPISODES, REPORT = Mark
+TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, GRADING, EPISODES, REPORT = Mark
 
 
 def marked(section: type[BaseModel], *marks: Mark) -> set[str]:

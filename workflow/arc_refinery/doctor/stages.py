@@ -3,7 +3,9 @@
 Each command runs in its own process, as in a job: the GPU's memory is free again afterwards, and a crash is a finding.
 """
 
+import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.arc.tasks import Task
 from arc_refinery.config import Dtype, Experiment, Lora, ModelConfig, PolicyGradient
-from arc_refinery.config.flags import flag_words
 from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor import machine
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
@@ -67,17 +67,17 @@ def sampling(model: ModelConfig, adapter: Lora) -> Iterator[Finding]:
     checks = (f"{model.backend} samples", "greedy answers agree with transformers", "an adapter changes answers")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tasks = _tasks(folder / "tasks.parquet")
+        prompts = _prompts(folder / "prompts.parquet")
         lora = _adapter(folder / "adapter", adapter)
         answers: dict[tuple[str, bool], list[records.Attempt]] = {}
         for backend in dict.fromkeys([model.backend, "transformers"]):
             for with_adapter in (False, True):
-                output = folder / f"{backend}-{with_adapter}"
-                ended = _run(_sample(model, backend, tasks, output, lora if with_adapter else None))
+                output = folder / f"{backend}-{with_adapter}.parquet"
+                ended = _run(_sample(model, backend, prompts, output, lora if with_adapter else None))
                 if ended.code:
                     yield Finding(checks[0], "failed", ended.reason, "see this job's log for the whole message")
                     return
-                answers[backend, with_adapter] = list(records.read(output / "000.parquet", records.Attempt))
+                answers[backend, with_adapter] = list(records.read(output, records.Attempt))
     plain, adapted = answers[model.backend, False], answers[model.backend, True]
     yield Finding(checks[0], "passed", f"{sum(attempt.n_tokens for attempt in plain)} tokens in {model.dtype}")
     if model.backend == "transformers":
@@ -111,7 +111,7 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
     checks = ("GRPO makes steps", "new weights reach the sampler", "an interrupted training resumes")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        command = _train(model, lora, settings, _tasks(folder / "tasks.parquet"), folder)
+        command = _train(model, lora, settings, _prompts(folder / "prompts.parquet"), folder)
         saved = folder / f"checkpoints/checkpoint-{SAVE_STEPS}/trainer_state.json"
         first = _run(command, interrupt_at=saved)
         # several processes end with the status of `accelerate launch`
@@ -143,12 +143,20 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
             yield Finding(checks[2], "failed", "it started from scratch" if not second.code else second.reason)
 
 
-def _tasks(path: Path) -> Path:
+def _prompts(path: Path) -> Path:
+    """Write first-turn prompts of generated tasks."""
+    from arc_refinery.refining.domains.arc.domain import Domain
+    from arc_refinery.refining.domains.arc.prompts import load_template
+    from arc_refinery.refining.domains.arc.records import Prompt
     from arc_refinery.refining.domains.arc.sources import tasks_of_set
+    from arc_refinery.refining.first_turn import first_turn_prompts
+    from arc_refinery.refining.prompts import Renderer
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
-    tasks = tasks_of_set(task_set, 300, Counter())
-    records.write(path, Task, tasks, 0, {})
+    tasks = list(tasks_of_set(task_set, 300, Counter()))
+    sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
+    prompts = first_turn_prompts(Domain(), tasks, 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0)
+    records.write(path, Prompt, prompts, 0, {})
     return path
 
 
@@ -168,33 +176,23 @@ def _adapter(folder: Path, lora: Lora) -> Path:
     return folder
 
 
-def _sample(model: ModelConfig, backend: str, tasks: Path, output: Path, adapter: Path | None) -> list[str]:
+def _sample(model: ModelConfig, backend: str, prompts: Path, output: Path, adapter: Path | None) -> list[str]:
     """The command that samples with all settings of a model but its path and window."""
     if backend != model.backend:
         model = ModelConfig(path=model.path, window=WINDOW, dtype=model.dtype, n_threads=model.n_threads)
-    model = model.model_copy(update={"backend": backend})
-    return [
-        *("sample", "--model-path", str(MODEL), "--template", TEMPLATE, "--dataset-path", str(tasks)),
-        *("--output", str(output), "--max-model-len", str(WINDOW), "--max-output-tokens", str(N_TOKENS)),
-        *("--n-predictions", "1", "--batch-size", "1", "--temperature", "0"),
-        *(("--lora-path", str(adapter)) if adapter else ()),
-        *flag_words(model, ModelConfig, without={"path", "revision", "window"}),
-    ]
+    changes = {"path": str(MODEL), "revision": None, "window": WINDOW, "backend": backend}
+    settings = {
+        "domain": "arc",
+        "model": model.model_copy(update=changes).model_dump(include=ModelConfig.model_fields.keys()),
+        "sampling": {"max_output_tokens": N_TOKENS, "temperature": 0.0},
+        "seed": 0,
+    }
+    given = ["--adapter", str(adapter)] if adapter else []
+    return ["stage", "sample", json.dumps(settings), "--prompts", str(prompts), *given, "--output", str(output)]
 
 
-def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, tasks: Path, folder: Path) -> list[str]:
-    """The command that trains with all settings but those that a small run of the embedded model must replace."""
-    from arc_refinery.refining.domains.arc.domain import Domain
-    from arc_refinery.refining.domains.arc.prompts import load_template
-    from arc_refinery.refining.domains.arc.records import Prompt
-    from arc_refinery.refining.first_turn import first_turn_prompts
-    from arc_refinery.refining.prompts import Renderer
-
-    sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
-    prompts = first_turn_prompts(
-        Domain(), list(records.read(tasks, Task)), 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0
-    )
-    records.write(folder / "prompts.parquet", Prompt, prompts, 0, {})
+def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, prompts: Path, folder: Path) -> list[str]:
+    """The job that trains with all settings but those that a small run of the embedded model must replace."""
     n_processes = settings.n_training_processes
     small = settings.model_copy(
         update={
@@ -214,14 +212,22 @@ def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, tasks: Path
     )
     rank = max(lora.lora_r, EIGHT_BIT_RANK) if settings.optimizer == "adamw_8bit" else lora.lora_r
     adapter = lora.model_copy(update={"lora_r": rank, "target_modules": Lora().target_modules})  # the embedded model's
-    return [
-        *("train", "--model-path", str(MODEL), "--template", TEMPLATE, "--dtype", model.dtype),
-        *("--n-threads", str(model.n_threads), "--dataset-path", str(folder / "prompts.parquet")),
-        *("--output", str(folder / "trained"), "--checkpoints", str(folder / "checkpoints")),
-        *("--max-completion-length", str(N_TOKENS), "--max-seq-length", str(WINDOW)),
-        *flag_words(adapter),
-        *flag_words(small, Grpo if isinstance(small, Grpo) else PolicyGradient),  # others have code of their own
-    ]
+    kind = Grpo if isinstance(small, Grpo) else PolicyGradient  # others have keys of their own
+    trained = {"path": str(MODEL), "template": TEMPLATE, "dtype": model.dtype, "n_threads": model.n_threads}
+    job = {
+        "domain": "arc",
+        "model": trained | {"window": WINDOW},
+        "lora": adapter.model_dump(),
+        "grpo": small.model_dump(include=kind.model_fields.keys()),
+        "guard": {},
+        "refinement": {},
+        "lengths": {"max_completion_length": N_TOKENS, "max_seq_length": WINDOW},
+        "sandbox": {},
+        "seed": 0,
+    }
+    written = ("checkpoints", "tensorboard", "measurements")
+    paths = [word for name in written for word in (f"--{name}", str(folder / name))]
+    return ["stage", "train", json.dumps(job), "--data", str(prompts), *paths, "--output", str(folder / "trained")]
 
 
 def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
@@ -238,7 +244,7 @@ def _run(words: list[str], interrupt_at: Path | None = None) -> FinishedCommand:
                 running.terminate()
         log.seek(0)
         output = log.read()
-    sys.stderr.write(f"$ arc-refinery {' '.join(words)}\n{output}\n")
+    sys.stderr.write(f"$ arc-refinery {shlex.join(words)}\n{output}\n")
     return FinishedCommand(running.returncode, output)
 
 

@@ -16,11 +16,12 @@ from dataclasses import fields, make_dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from pydantic import PlainValidator
 
 from arc_refinery import records
 from arc_refinery.config import Sandbox, domain_part
@@ -108,18 +109,27 @@ class Domain:
         if not names:
             raise InputError(f"{path}: no row after the first {first_row} gives a task; correct the rows")
 
-    def tasks_of_set(self, task_set: Any, left_out: Counter[str]) -> Iterator[Any]:
-        """Yield the tasks of an evaluation set; `left_out` counts by reason what gives no task."""
+    def tasks_of_set(
+        self, task_set: Any, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
+    ) -> Iterator[Any]:
+        """Yield the tasks of an evaluation set; `left_out` counts by reason what gives no task.
+
+        `max_cells`: of generated ones, over all grids.
+        """
         yield from islice(self.tasks_of_file(Path(task_set.path), left_out, task_set.first_row), task_set.n_tasks)
 
     def training_tables(
-        self, problems: Any, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut
+        self, problems: Any, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut, sandbox: Sandbox
     ) -> Iterator[pa.Table]:
         """Yield the tasks to train on, as tables of records; a source that makes any number makes `n_wanted`.
 
         `n_jobs`: processes.
         """
         yield from records.tables(self.task_class, self.tasks_of_file(Path(problems.path), left_out.problems))
+
+    def tasks_in_messages(self, path: Path, template: str, n_rows: int | None) -> Iterator[Any]:
+        """Yield the tasks of rows of messages, in the words of a template, that the model was trained on before."""
+        raise NotImplementedError
 
     def same_tasks(self, sets: Mapping[str, Iterable[Any]]) -> Callable[[Any], dict[tuple[str, str], str]]:
         """Return a function of a task: the evaluated tasks that it is, as {(set, task id): "id" or "content"}."""
@@ -144,9 +154,11 @@ class Domain:
             raise InputError(f"template is {template!r}, but the domain has one wording; leave it out")
         return None
 
+    wording_files: ClassVar[tuple[str, ...]] = ()  # names of the files of texts that people can edit
+
     def save_wording(self, wording: Any, folder: Path) -> None:
-        """Write the texts as files, for people to edit, that `wording` reads again."""
-        raise NotImplementedError
+        """Write the texts as files that `wording` reads again."""
+        raise InputError("the domain has no wording that can be edited")
 
     def texts(self, wording: Any) -> dict[str, str]:
         """Return the texts by name, for their length and for the hash of settings."""
@@ -212,6 +224,9 @@ class Domain:
     def subjects(self, attempts: Iterable[Any], tasks: Mapping[str, Any]) -> Iterator[Any]:
         """Yield what each attempt is graded against."""
         return (tasks[attempt.task_id] for attempt in attempts)
+
+    def check_attempts(self, paths: Sequence[Path], tasks_path: Path, tasks: Mapping[str, Any]) -> None:
+        """Raise `InputError` unless the attempts in these files answer these tasks; their ids are checked already."""
 
     def subject(self, prompt: Any) -> Any:
         """Return what answers to a prompt are graded against in training, from the prompt alone."""
@@ -294,3 +309,6 @@ def load_domain(name: str) -> Domain:
     """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
     domain: Domain = domain_part(name, "domain:Domain")()
     return domain
+
+
+LoadedDomain = Annotated[Domain, PlainValidator(load_domain)]  # the argument of a stage

@@ -1,85 +1,382 @@
-"""Tool use, for the rules: files that they read, and the commands of its stages as far as an experiment decides them.
+"""The stages of tool use, in running order: plain functions (arc_refinery.stages)."""
 
->>> from pathlib import Path
->>> from arc_refinery.config import load_experiment
->>> experiment = load_experiment(Path("config/tool-use-demo.yaml"), ToolUse)
->>> job = episodes(experiment, "arithmetic", "trained")
->>> str(job.tools[0]), job.n_predictions, job.words(tuning=True)
-('calculator', 8, ['--gpu-memory-utilization', '0.9', '--n-jobs', '1'])
-"""
-
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from arc_refinery.commands.stages import sampler_settings, training_settings
-from arc_refinery.config.inputs import model_path, with_local_path
-from arc_refinery.tool_use import inputs as inputs
-from arc_refinery.tool_use.commands import Conversations, Episodes, TrainToolUse, WriteQuestions
-from arc_refinery.tool_use.config import ToolChoice, ToolUse
-from arc_refinery.tool_use.inputs import grpo_inputs as grpo_inputs
-from arc_refinery.tool_use.inputs import report_inputs as report_inputs
-from arc_refinery.tool_use.inputs import sft_inputs as sft_inputs
+from arc_refinery import records
+from arc_refinery.asserts.split import hidden_checks
+from arc_refinery.config import (
+    EPISODES,
+    EVALUATION,
+    TUNING,
+    Guard,
+    Lora,
+    ModelConfig,
+    NonNegativeInt,
+    PositiveInt,
+    Sandbox,
+    Seed,
+    Share,
+    marked,
+)
+from arc_refinery.errors import InputError
+from arc_refinery.files import content_hash
+from arc_refinery.outputs import Writes, records_file
+from arc_refinery.records import Conversation, Question
+from arc_refinery.sandbox import Executor
+from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
+from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
+from arc_refinery.tool_use.config.experiment import ToolName
+from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
+from arc_refinery.tool_use.tools.own_tools import check_own_tools
+from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.training.job import TrainingJob
+from arc_refinery.training.job import train as train_in_processes
 
+if TYPE_CHECKING:
+    from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+    from arc_refinery.tool_use.training.environment import ToolEnvironment
 
-def questions(experiment: ToolUse, name: str) -> WriteQuestions:
-    rows = with_local_path(experiment, experiment.sets[name])
-    return WriteQuestions(questions=rows, sandbox=experiment.sandbox, seed=experiment.seed)
-
-
-def conversations(experiment: ToolUse) -> Conversations:
-    assert experiment.training and experiment.training.sft
-    sft = experiment.training.sft
-    return Conversations(
-        **_episode_settings(experiment, experiment.tools),
-        model_path=model_path(experiment, experiment.model),
-        max_model_len=experiment.model.window,
-        seed=experiment.seed,
-        tools_of_sets=_tools_of_sets(experiment),
-        without_tools=sft.without_tools,
-        n_questions=sft.n_questions,
-    )
-
-
-def episodes(experiment: ToolUse, questions: str, arm: str) -> Episodes:
-    tools = experiment.tools_of(questions) if experiment.arm(arm).tools else ()
-    return Episodes(
-        **_episode_settings(experiment, tools),
-        **sampler_settings(experiment, experiment.model),
-        seed=experiment.seed,
-        files=_files(experiment, tools),
-        n_predictions=experiment.evaluation.n_predictions,
-        questions_per_batch=experiment.evaluation.questions_per_batch,
-        n_jobs=experiment.cpus("sample"),
-    )
+STAGES = ("questions", "conversations", "episodes")
+MAX_NAMED = 20  # questions in the log
+Tools = tuple[ToolChoice, ...]
 
 
-def train(experiment: ToolUse, adapter: str) -> TrainToolUse:
-    names = [train_set.name for train_set in experiment.data.train]
-    tools = [tool for name in names for tool in experiment.tools_of(name)]
-    return TrainToolUse(
-        **training_settings(experiment, adapter),
-        **_episode_settings(experiment, experiment.tools),
-        max_model_len=experiment.model.window,
-        tools_of_sets=_tools_of_sets(experiment),
-        files=_files(experiment, tools),
-    )
+def questions(
+    questions: Questions,
+    sandbox: Sandbox,
+    seed: Seed,
+    *,
+    split: Literal["train", "heldout"],
+    heldout: Files = (),
+    output: Annotated[Path, Writes(records_file, "questions")],
+) -> None:
+    """Generate or read a set of questions; a programming question is kept only if its own program passes its tests.
 
+    The generator trains on 7 texts of 8. Questions of the sets `heldout` are removed from this one.
+    """
+    from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
 
-def _episode_settings(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> dict[str, Any]:
-    return {
-        "tools": tools,
-        "generation": experiment.generation,
-        "sandbox": experiment.sandbox,
-        "modules_of_python": experiment.modules_of_python,
+    read = list(questions_of(questions, split, seed))
+    held_out = (question for path in heldout for question in records.read(path, Question))
+    unseen, reasons = without_heldout(read, held_out)
+    for reason, n in sorted(reasons.items()):
+        logging.warning("%d questions were left out: %s", n, reason)
+    with _two(sandbox) as executors:
+        checked = with_valid_reference(unseen, *executors)
+    _name_them("left out, because its own program does not pass its tests", checked.failing)
+    _name_them("kept, with fewer asserts", checked.unchecked)
+    if n_shown := sum(
+        question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in checked.questions
+    ):
+        logging.warning(
+            "%d questions show what all of their asserts call: a program that returns the shown values is correct, and "
+            "the reward term passed_tests is 0. Give them more asserts",
+            n_shown,
+        )
+    if not checked.questions:
+        raise InputError(
+            f"{questions.path or questions.name}: no question is left of {len(read)}: {len(read) - len(unseen)} are "
+            f"held out, the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
+        )
+    settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING, EPISODES)), "split": split}
+    notes: dict[str, Any] = {
+        "n_held_out": len(read) - len(unseen),
+        "failing": checked.failing,
+        "unchecked": checked.unchecked,
     }
+    if reasons:
+        notes["held_out"] = reasons
+    records.write(output, Question, checked.questions, seed, settings, lambda: notes)
 
 
-def _tools_of_sets(experiment: ToolUse) -> tuple[tuple[str, ToolChoice], ...]:
-    """The tools of training sets that have their own."""
-    return tuple((train_set.name, tool) for train_set in experiment.data.train for tool in train_set.tools)
+def _name_them(what: str, reasons: Mapping[str, str]) -> None:
+    """Log questions with the reason for each; after the first ones only their number, since the file names them all."""
+    for name, reason in islice(reasons.items(), MAX_NAMED):
+        logging.warning("question %s is %s: %s", name, what, reason)
+    if len(reasons) > MAX_NAMED:
+        logging.warning("and %d more are %s: see the notes of the file", len(reasons) - MAX_NAMED, what)
 
 
-def _files(experiment: ToolUse, tools: Iterable[ToolChoice]) -> Path | None:
-    files = experiment.data.files
-    return Path(files) if files and experiment.reads_files(tools) else None
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The tools that episodes offer, and how calls and results are written."""
+
+    generation: Generation
+    tools: Tools
+    modules_of_python: bool  # programs may import what `python` offers, even if it is not among the tools
+    tools_of_sets: Mapping[str, Tools] = field(default_factory=dict)  # sets with their own
+    files: Path | None = None  # folder for read_file, with one folder per question
+
+    def renderer(self, model_path: str) -> "ToolRenderer":
+        """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
+        from arc_refinery.models.tokenizers import load_tokenizer
+        from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
+
+        tokenizer, schemas, limits = load_tokenizer(model_path), Toolbox(self.tools).schemas, self.generation
+        renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
+        renderer.check_stop_token()
+        renderer = with_call_format(renderer, limits.call_format)
+        renderer.check()
+        return renderer
+
+    def _all(self) -> list[ToolChoice]:
+        return [*self.tools, *(tool for tools in self.tools_of_sets.values() for tool in tools)]
+
+    @property
+    def words(self) -> list[str]:
+        """All tools as words; those of a set after its name."""
+        of_sets = [f"{name} {tool}" for name, tools in self.tools_of_sets.items() for tool in tools]
+        return [*map(str, self.tools), *of_sets]
+
+    def modules(self) -> list[str]:
+        """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
+        is_offered = any(choice.tool == "python" for choice in self._all())
+        return PYTHON_MODULES if is_offered or self.modules_of_python else []
+
+    def files_hash(self) -> str:
+        """Hash of all that tools read, and of settings that no schema shows; empty if there is nothing."""
+        if self.files is not None and not self.files.is_dir():
+            raise InputError(f"{self.files}: no such folder; expected one with one folder per question")
+        tool_files = {path for choice in self._all() for path in choice.files}
+        readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
+        hashed = content_hash([*readable, *sorted(tool_files)]) if readable or tool_files or self.files else ""
+        are_plain = all(word in get_args(ToolName) for word in self.words)
+        if are_plain and not self.modules_of_python:
+            return hashed
+        settings: dict[str, Any] = {"files": hashed, "tools": self.words}
+        if self.modules_of_python:
+            settings["modules"] = self.modules()
+        return records.settings_hash(settings)
+
+    def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
+        """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
+        for offered in (self.tools, *self.tools_of_sets.values()):
+            Toolbox(offered)  # raises if two tools have one name
+        check_own_tools(self._all(), executor)
+
+        def toolbox(question: Question) -> Toolbox:
+            return Toolbox(
+                self.tools_of_sets.get(question.question_id.partition("/")[0], self.tools),
+                executor,
+                self.files and self.files / question.question_id,
+                self.generation.max_result_chars,
+                self.generation.max_calls_per_turn,
+                call_format,
+            )
+
+        return toolbox
+
+
+def conversations(
+    model: ModelConfig,
+    generation: Generation,
+    tools: Tools,
+    tools_of_sets: dict[str, Tools],
+    modules_of_python: bool,
+    sandbox: Sandbox,
+    without_tools: Share,
+    n_questions: PositiveInt | None,
+    seed: Seed,
+    *,
+    questions: Files,
+    n_jobs: PositiveInt = 1,
+    output: Annotated[Path, Writes(records_file, "conversations")],
+) -> None:
+    """Write correct answers to training questions, with and without tool calls, for supervised fine-tuning.
+
+    The share `without_tools` calls no tool; of each file, the first `n_questions` are demonstrated.
+    """
+    from arc_refinery.tool_use.training.demonstrations import conversation
+    from arc_refinery.tool_use.training.environment import check_template
+
+    offer = Offer(generation, tools, modules_of_python, tools_of_sets)
+    files_hash = offer.files_hash()
+    settings = {
+        "generation": generation.model_dump(exclude=marked(Generation, EVALUATION)),
+        "tools": [str(tool) for tool in tools],
+        **({"files": files_hash} if files_hash else {}),
+        "without_tools": without_tools,
+        "n_questions": n_questions,
+    }
+    _check_sets(questions, tools_of_sets)
+    n_read, n_without, n_long = 0, 0, 0
+    renderer = offer.renderer(model.path)
+    check_template(renderer.tokenizer)  # now, not after SFT
+    longest_prompt = model.window - generation.max_episode_tokens
+    with sandbox.executor(n_jobs, offer.modules()) as executor:
+        toolbox = offer.toolboxes(executor, renderer.call_format)
+
+        def written() -> Iterator[Conversation]:
+            nonlocal n_read, n_without, n_long
+            first = ((path, one) for path in questions for one in islice(records.read(path, Question), n_questions))
+            for _, question in records.distinct(first):
+                n_read += 1
+                opened = toolbox(question)
+                demonstration = conversation(question, opened, renderer.offering(opened.schemas), without_tools, seed)
+                if demonstration is None:
+                    n_without += 1
+                elif _is_short_enough(demonstration, renderer, generation, longest_prompt):
+                    yield demonstration
+                else:
+                    n_long += 1
+
+        def facts() -> dict[str, int]:
+            return {"n_questions": n_read, "n_without": n_without, "n_too_long": n_long}
+
+        records.write(output, Conversation, written(), seed, settings, facts)
+    message = "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
+    logging.info(message + "%d were too long for an episode", records.count(output), n_read, n_without, n_long)
+
+
+def _is_short_enough(
+    demonstration: Conversation, renderer: "ToolRenderer", limits: Generation, longest_prompt: int
+) -> bool:
+    """Return whether the conversation is within the limits of an episode."""
+    lengths = [len(renderer.ids(segment.text)) for segment in demonstration.segments]
+    turns = [n for n, segment in zip(lengths, demonstration.segments, strict=True) if segment.is_sampled]
+    return (
+        lengths[0] <= longest_prompt
+        and sum(lengths[1:]) <= limits.max_episode_tokens
+        and max(turns) <= limits.max_turn_tokens
+        and demonstration.n_calls <= limits.max_calls
+    )
+
+
+def train(
+    model: ModelConfig,
+    lora: Lora,
+    grpo: ToolGrpo,
+    guard: Guard,
+    generation: Generation,
+    tools: Tools,
+    tools_of_sets: dict[str, Tools],
+    modules_of_python: bool,
+    sandbox: Sandbox,
+    files: Path | None,
+    seed: Seed,
+    until_step: PositiveInt | None = None,
+    *,
+    data: Files,
+    start: Path | None = None,
+    before: Path | None = None,
+    output: Adapter,
+    checkpoints: Checkpoints,
+    measurements: Measurements,
+    tensorboard: Curves,
+) -> None:
+    """Train a LoRA adapter with GRPO on episodes with tools; an interrupted job resumes.
+
+    `start` is the adapter to start from, by default a new one; `before` the adapter of the part of this training that
+    ended before, and `until_step` ends this part.
+    """
+    offer = Offer(generation, tools, modules_of_python, tools_of_sets, files)
+
+    def environment() -> "Iterator[ToolEnvironment]":
+        from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
+        from arc_refinery.training.rewards import Reward
+
+        _check_sets(data, tools_of_sets)
+        questions = [question for _, question in records.read_all(data, Question)]
+        with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
+            renderer = offer.renderer(model.path)
+            check_template(renderer.tokenizer)
+            open_toolbox = offer.toolboxes(executors[0], renderer.call_format)
+            yield ToolEnvironment(
+                questions=fitting(questions, renderer, open_toolbox, model.window, generation.max_episode_tokens),
+                renderer=renderer,
+                training=grpo,
+                generation=generation,
+                open_toolbox=open_toolbox,
+                names=offer.words,
+                executors=executors,
+                files_hash=offer.files_hash(),
+                seed=seed,
+                reward=Reward(grpo.rewards),
+            )
+
+    job = TrainingJob(
+        model=model,
+        lora=lora,
+        training=grpo,
+        guard=guard,
+        sandbox=sandbox,
+        seed=seed,
+        start=start,
+        until_step=until_step,
+        before=before,
+        output=output,
+        work=checkpoints,
+        measurements=measurements,
+        tensorboard=tensorboard,
+    )
+    train_in_processes(job, environment)
+
+
+def episodes(
+    model: ModelConfig,
+    generation: Generation,
+    tools: Tools,
+    modules_of_python: bool,
+    sandbox: Sandbox,
+    files: Path | None,
+    n_predictions: PositiveInt,
+    questions_per_batch: PositiveInt,
+    seed: Seed,
+    n_jobs: PositiveInt = 1,
+    *,
+    questions: Path,
+    adapter: Path | None = None,
+    shard: NonNegativeInt = 0,
+    n_shards: PositiveInt = 1,
+    output: Annotated[Path, Writes(records_file, "episodes")],
+) -> None:
+    """Run and grade episodes on a shard of questions; an interrupted job resumes."""
+    from arc_refinery.sampling.checks import check_model
+    from arc_refinery.sampling.shard import progress_path
+    from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
+
+    check_model(model, adapter)
+    offer = Offer(generation, tools, modules_of_python, files=files)
+    with _two(sandbox, n_jobs, offer.modules()) as executors:
+        renderer = offer.renderer(model.path)
+        setup = EpisodeSettings(
+            model=model,
+            adapter=adapter,
+            generation=generation,
+            renderer=renderer,
+            open_toolbox=offer.toolboxes(executors[0], renderer.call_format),
+            executors=executors,
+            sandbox=sandbox,
+            files_hash=offer.files_hash(),
+            n_predictions=n_predictions,
+            questions_per_batch=questions_per_batch,
+            seed=seed,
+        )
+        sampled = run_shard(list(records.read(questions, Question)), setup, shard, n_shards, output)
+        settings, notes = setup.settings() | {"lora_path": adapter}, {CALL_FORMAT: renderer.call_format.name}
+        records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])
+    progress_path(output).unlink()
+
+
+def _check_sets(paths: Iterable[Path], named: Iterable[str]) -> None:
+    """Raise `InputError` if a set with tools of its own has no question."""
+    ids = [text for path in paths for text in records.texts(path, Question, "question_id")]
+    there = {text.partition("/")[0] for text in ids}
+    if unknown := sorted(set(named) - there):
+        raise InputError(
+            f"tools_of_sets names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; correct it"
+        )
+
+
+@contextmanager
+def _two(sandbox: Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
+    """Open one executor that runs programs, and one that only compares their results (asserts/run.py)."""
+    with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
+        yield candidates, graders

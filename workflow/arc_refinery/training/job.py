@@ -1,11 +1,11 @@
-"""A GRPO training as a command runs it: its settings and paths, in one process or in several of `accelerate launch`.
+"""A GRPO training as a stage runs it: its settings and paths, in one process or in several of `accelerate launch`.
 
-The command of a kind of experiment supplies the environment:
+The stage `train` of a kind of experiment supplies the environment:
 
-    train(self.job(self.training, window, sandbox), self.environment)
+    train(TrainingJob(model, lora, ...), environment)
 
-With `n_processes`, the command becomes `accelerate launch` with itself, and each process of the training is this
-command. Nothing here imports torch, because Unsloth has to be imported first.
+With `n_processes`, the job becomes `accelerate launch` with itself, and each process of the training is this job.
+Nothing here imports torch, because Unsloth has to be imported first.
 """
 
 import logging
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arc_refinery.config import TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, marked
+from arc_refinery.config import PROMPTS, TUNING, Guard, Lora, ModelConfig, PolicyGradient, Sandbox, marked
 from arc_refinery.errors import InputError
 from arc_refinery.runs.ending import ending_with
-from arc_refinery.sampling.gpus import let_segments_grow
+from arc_refinery.sampling.gpus import keep_gpus, let_segments_grow
 from arc_refinery.sampling.library_arguments import accelerate_launch
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TrainingJob:
         own = self.training.own_advantage
         return records.settings_hash(
             {
-                "model": self.model.model_dump(),
+                "model": self.model.model_dump(exclude=marked(type(self.model), PROMPTS)),
                 "lora": self.lora.model_dump(),
                 "training": self.training.model_dump(exclude=marked(type(self.training), TUNING)),
                 "guard": self.guard.model_dump(),
@@ -66,12 +66,22 @@ class TrainingJob:
             }
         )
 
+    def check_steps(self) -> None:
+        """Raise `InputError` unless the part of the run ends with a checkpoint."""
+        step, last = self.until_step, self.training.max_steps
+        if step and step % self.training.save_steps:
+            raise InputError(f"until_step is {step}; expected a multiple of save_steps = {self.training.save_steps}")
+        if step and 0 < last < step:
+            raise InputError(f"until_step is {step}, but the training ends at max_steps = {last}; lower it")
+
 
 def train(job: TrainingJob, open_environment: Callable[[], "Iterator[Environment]"]) -> None:
     """Train until the adapter is written, in as many processes as the settings say.
 
     `open_environment` yields the environment in each process, and then closes what it has opened, as a pytest fixture.
     """
+    job.check_steps()
+    keep_gpus(job.training.n_training_processes)
     n, n_started = job.training.n_training_processes, int(os.environ.get("WORLD_SIZE", "1"))
     if n > 1 and "LOCAL_RANK" not in os.environ:
         command = accelerate_launch(n, [sys.executable, *sys.orig_argv[1:]])

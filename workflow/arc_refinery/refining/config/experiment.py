@@ -40,6 +40,7 @@ class Refining(Compared[Arm]):
 
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
     domain: Line = Field(description="What is refined: `arc`, `code`, or the package of a domain of your own.")
+    executes_tasks: ClassVar[bool] = False  # whether only executing a task's own program tells if it can be used
     forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
     model: PromptedModel = Field(description="The model that answers.")
     models: Mapping[RunName, PromptedModel] = Field(
@@ -93,7 +94,7 @@ class Refining(Compared[Arm]):
 
     @property
     def wording(self) -> dict[str, Any]:
-        """Flags of the wording of prompts, for the commands that write or continue them."""
+        """Keys of the model that say how prompts are written."""
         return {"template": self.model.template}
 
     def faults_of_contents(self) -> list[str]:
@@ -188,17 +189,12 @@ class Refining(Compared[Arm]):
     def kept_steps(self, run: str) -> list[int]:
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
 
-    @property
-    def task_settings(self) -> dict[str, Any]:
-        """Flags of the commands that make tasks, in addition to their source."""
-        return {}
-
     def files_of_set(self, tasks: str) -> list[str]:
         """Files that the tasks of an evaluation set are made from."""
         return self.evaluation_set(tasks).files_read()
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        """Flags of the command that makes the tasks of an evaluation set."""
+        """Settings of the stage that makes the tasks of an evaluation set."""
         return {"task_set": self.evaluation_set(tasks)}
 
     @property
@@ -208,12 +204,12 @@ class Refining(Compared[Arm]):
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:
-        """Flags of the search for tasks to train on that are evaluated, in addition to the files of tasks."""
+        """Settings of the search for tasks to train on that are evaluated, in addition to the files of tasks."""
         return {}
 
     @property
     def files_to_keep_apart(self) -> list[str]:
-        """Files that these flags name."""
+        """Files that these settings name."""
         return []
 
     def sampling_of(self, tasks: str) -> Sampling:

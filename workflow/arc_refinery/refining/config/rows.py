@@ -43,7 +43,7 @@ class RowsExperiment(Refining):
     evaluation: RowsEvaluation = Field(description=Refining.model_fields["evaluation"].description)
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        return {"task_set": with_local_path(self, self.evaluation_set(tasks))} | self.task_settings
+        return {"task_set": with_local_path(self, self.evaluation_set(tasks))}
 
     def files_of_set(self, tasks: str) -> list[str]:
         return rows_files(self, self.evaluation_set(tasks))

@@ -13,6 +13,7 @@ import pyarrow as pa
 from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import fingerprint
 from arc_refinery.arc.tasks import Task
+from arc_refinery.config import Sandbox
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
@@ -29,7 +30,9 @@ from arc_refinery.refining.domains.arc.prompts import (
     load_template,
     no_feedback,
     save_template,
+    template_files,
 )
+from arc_refinery.refining.domains.arc.prompts.learning import tasks_of_rows
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
@@ -44,12 +47,17 @@ class Domain(domain.Domain):
     # Tasks
 
     def training_tables(
-        self, problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut
+        self, problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut, sandbox: Sandbox
     ) -> Iterator[pa.Table]:
         return sources.training_tables(problems, n_wanted, seed, n_jobs, left_out)
 
-    def tasks_of_set(self, task_set: TaskSet, left_out: Counter[str]) -> Iterator[Task]:
-        return sources.tasks_of_set(task_set, sources.MAX_CELLS, left_out)
+    def tasks_of_set(
+        self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
+    ) -> Iterator[Task]:
+        return sources.tasks_of_set(task_set, max_cells or sources.MAX_CELLS, left_out)
+
+    def tasks_in_messages(self, path: Path, template: str, n_rows: int | None) -> Iterator[Task]:
+        return tasks_of_rows(path, load_template(template), n_rows)
 
     def same_tasks(self, sets: Mapping[str, Iterable[Task]]) -> Callable[[Task], dict[tuple[str, str], str]]:
         return EvaluatedTasks(sets).same_as
@@ -61,8 +69,10 @@ class Domain(domain.Domain):
     # Prompts
 
     def wording(self, template: str, form: str, colors: Sequence[str] | None = None) -> Template:
-        known: FeedbackForm = form or "given"  # type: ignore[assignment]  # checked by the command
-        return load_template(template, colors, known)
+        known: FeedbackForm = form or "given"  # type: ignore[assignment]  # checked by the config
+        return load_template(template or "words", colors, known)
+
+    wording_files = tuple(path.name for path in template_files("a folder"))
 
     def save_wording(self, wording: Template, folder: Path) -> None:
         save_template(wording, folder)
@@ -92,6 +102,9 @@ class Domain(domain.Domain):
 
     def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
         return grading.subjects(attempts, tasks)
+
+    def check_attempts(self, paths: Sequence[Path], tasks_path: Path, tasks: Mapping[str, Task]) -> None:
+        grading.check_views(paths, tasks_path, tasks)
 
     def program(self, text: str, subject: grading.Subject) -> str | None:
         return extract_code(text)

@@ -97,6 +97,7 @@ class Training(training.Training):
 
 class CodeExperiment(RowsExperiment):
     domain: Literal["code"] = Field(description=Refining.model_fields["domain"].description)
+    executes_tasks: ClassVar = True
     forms: ClassVar = get_args(FeedbackForm)
     templates: ClassVar = f"`{PLAIN}`"
     model: PromptedModel = Field(description="The model that answers.")
@@ -112,10 +113,6 @@ class CodeExperiment(RowsExperiment):
 
     def template_files(self) -> list[str]:
         return [str(path) for path in wording_files(self.model.template)]
-
-    @property
-    def task_settings(self) -> dict[str, Any]:
-        return {"sandbox": self.sandbox}
 
 
 Experiment = CodeExperiment

@@ -1,24 +1,31 @@
 """The domain `code`: a program defines functions that pass tests, some of which its prompt shows."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from arc_refinery import records
 from arc_refinery.asserts.run import AssertOutcome
+from arc_refinery.config import Sandbox
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
 from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
-from arc_refinery.refining.domains.code import feedback, grading, wording
-from arc_refinery.refining.domains.code.config import FORMS
-from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict
+from arc_refinery.refining.domains.code import feedback, grading, tasks, wording
+from arc_refinery.refining.domains.code.config import FORMS, PLAIN, TEXTS, Problems, TaskSet
+from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, same_tasks
 from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
 from arc_refinery.refining.metrics import Metric
+from arc_refinery.refining.parts import LeftOut
 from arc_refinery.sandbox import Executor, Status
+
+NAMED = 5  # rows that are named, of those left out for one reason
 
 
 class Domain(domain.Domain):
@@ -26,13 +33,42 @@ class Domain(domain.Domain):
 
     # Tasks
 
+    def training_tables(
+        self, problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut, sandbox: Sandbox
+    ) -> Iterator[pa.Table]:
+        yield from records.tables(CodeTask, self._usable(problems, sandbox, n_jobs, left_out.problems))
+
+    def tasks_of_set(
+        self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
+    ) -> Iterator[CodeTask]:
+        return self._usable(task_set, sandbox, 1, left_out, task_set.first_row)
+
+    def _usable(
+        self, source: Problems | TaskSet, sandbox: Sandbox, n_jobs: int, counts: Counter[str], first_row: int = 0
+    ) -> Iterator[CodeTask]:
+        """Yield the tasks of a file whose own programs pass; count other rows by reason, and name the first ones."""
+        path, n_shown, n_wanted = Path(str(source.path)), source.n_shown_tests, source.n_tasks
+        left_out = tasks.LeftOut()
+        with self.executors(sandbox, n_jobs) as executors:
+            try:
+                yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted)  # type: ignore[arg-type]
+            finally:  # also if only the first ones are wanted
+                by_reason: dict[str, list[str]] = {}
+                for name, (reason, _) in left_out.rows.items():
+                    by_reason.setdefault(reason, []).append(name)
+                for reason, names in by_reason.items():
+                    more = ", ..." if len(names) > NAMED else ""
+                    counts[f"{reason} ({', '.join(names[:NAMED])}{more})"] = len(names)
+
     def same_tasks(self, sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
         return same_tasks(sets)
 
     # Prompts
 
     def wording(self, template: str, form: str) -> Wording:
-        return load_wording(template, form or FORMS[0])
+        return load_wording(template or PLAIN, form or FORMS[0])
+
+    wording_files = tuple(f"{text}.txt" for text in TEXTS)
 
     def save_wording(self, texts: Wording, folder: Path) -> None:
         save_wording(texts, folder)

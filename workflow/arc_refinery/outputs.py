@@ -1,6 +1,6 @@
-"""Outputs of a command, checked before it starts: it never replaces files that it did not make.
+"""Outputs of a stage or a command, checked before it starts: it never replaces files that it did not make.
 
-A command declares its outputs on the fields that name them, or in its own `writes`:
+A stage declares its outputs where it names them, and so does a command, or in its own `writes`:
 
     output: Annotated[Path, Writes(records_file, "tasks")]
 
@@ -19,7 +19,6 @@ from zipfile import is_zipfile
 
 from pydantic import BaseModel
 
-from arc_refinery.config.flags import flag_of
 from arc_refinery.errors import InputError
 from arc_refinery.files import read_json
 
@@ -54,13 +53,14 @@ class Writes:
         return [output for kind in kinds for output in (kind if isinstance(kind, list) else [kind])]
 
 
-def check_outputs(command: BaseModel, declared: Outputs, reads: Iterable[Path]) -> None:
-    """Raise `InputError` if a command would replace an input or something that it did not make.
+def flag_of(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
-    `reads` are inputs that no flag names.
-    """
-    inputs = [*_named_inputs(command, declared), *(("folder", str(path)) for path in reads)]
-    taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in inputs}
+
+def check_outputs(arguments: Mapping[str, Any], declared: Outputs) -> None:
+    """Raise `InputError` if a command would replace an input or something that it did not make."""
+    named = [pair for name, value in arguments.items() if name not in declared for pair in _texts(name, value)]
+    taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in named}
     for name, outputs in declared.items():
         for output in outputs:
             where = f"{flag_of(name)}: {output.path}"
@@ -81,14 +81,8 @@ def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:
             )
 
 
-def _named_inputs(command: BaseModel, declared: Outputs) -> Iterator[tuple[str, str]]:
-    """Yield names and values of all flags that may name an input."""
-    for name, value in command:
-        if name not in declared:
-            yield from _texts(name, value)
-
-
 def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield what may name an input, in a value and in what is inside it."""
     if (isinstance(value, Path) or (isinstance(value, str) and name in PATHS)) and "\0" not in str(value):
         yield name, str(value)
     elif isinstance(value, list | tuple):
@@ -246,6 +240,22 @@ def folder_of_files(path: Path, what: str, needed: Sequence[str]) -> Output:
 
 def adapter(path: Path) -> Output:
     return folder(path, "an adapter that was trained here", ADAPTER[:3], "|".join(map(re.escape, ADAPTER)))
+
+
+def checkpoints(path: Path) -> Output:
+    from arc_refinery.training.checkpoints import foreign
+
+    return Output(path, "a folder of checkpoints", foreign, is_folder=True, is_whole=True)
+
+
+def curves(path: Path) -> Output:
+    return Output(path, "a folder of curves", lambda _: "", is_folder=True)
+
+
+def links(path: Path) -> list[Output]:
+    """Files of the hub, and beside them their list."""
+    folder_of_links = Output(path, "a folder of links", lambda _: "", is_folder=True)
+    return [folder_of_links, json_file(path.with_name(f"{path.name}.json"), "repository", "commit", "files")]
 
 
 def torch_file(path: Path) -> Output:

@@ -1,0 +1,154 @@
+"""The published scripts' command lines for ARC, with their names and defaults: `arc-refinery sample`, `train`.
+
+Each becomes one job of a stage. What is asked about tasks is written to a file of prompts first.
+"""
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from arc_refinery import config, stages
+from arc_refinery.cli.command import Command
+
+MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
+# Of both training scripts, and of what they leave to Unsloth 2025.9.3 and TRL 0.23.0, where ours are others
+TRAINING = {
+    "weight_decay": 0.01,
+    "loss_type": "bnpo",
+    "importance_sampling_correction": False,
+}
+
+
+class Published(Command):
+    dataset_path: Path  # prompts; tasks (.parquet, .json, .json.gz), for first-turn prompts; or refine_dataset.json.gz
+    output: Path  # folder to write
+    model_path: config.Line = Field(MODEL, description="folder with a model, or its name on the hub")
+    template: config.Line = "words"  # wording of prompts and feedback: compact for the embedded model, or a folder
+    use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
+
+    def prompts(self, path: Path, n_predictions: int, batch_size: int, answer: int) -> Path:
+        """Return the file of prompts; those for tasks are written to `path`."""
+        from arc_refinery import records
+        from arc_refinery.refining.domains.arc.config import Sampling
+        from arc_refinery.refining.domains.arc.prompt_files import prompts_in
+        from arc_refinery.refining.domains.arc.records import Prompt
+
+        if self.dataset_path.suffix == ".parquet" and records.kind_of(self.dataset_path) == Prompt.KIND:
+            return self.dataset_path
+        sampling = Sampling(
+            n_predictions=n_predictions,
+            batch_size=batch_size,
+            use_data_augmentation=self.use_data_augmentation,
+            test_inputs="one",
+            max_output_tokens=answer,
+        )
+        prompts = prompts_in(self.dataset_path, sampling, self.template, None, self.model_path, seed=0)
+        records.write(path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
+        return path
+
+    def model(self, window: int, **more: Any) -> dict[str, Any]:
+        dtype = "bfloat16" if _has_gpu() else "float32"
+        return {"path": self.model_path, "template": self.template, "window": window, "dtype": dtype, **more}
+
+
+class Sample(Published):
+    r"""Sample completions with a command line of the published scripts; an interrupted run resumes.
+
+    Example:
+        arc-refinery sample --dataset-path mine/turn1/prompts.parquet --model-path workflow/models/tiny \
+            --max-model-len 1024 --max-output-tokens 48 --output mine/sampled
+    """
+
+    n_predictions: config.PositiveInt = 8  # for tasks: completions per task
+    batch_size: config.PositiveInt = 8  # for tasks: completions per prompt
+    lora_path: Path | None = None  # folder of an adapter; default: none
+    max_model_len: config.PositiveInt = 9700  # longest prompt and completion together, in tokens
+    max_output_tokens: config.PositiveInt = 1024  # longest completion, in tokens
+    temperature: config.Temperature = 1.0  # 0: greedy
+    top_p: config.Mass = 0.95  # nucleus sampling: probability mass to sample from
+
+    def run(self) -> None:
+        answer = self.max_output_tokens
+        prompts = self.prompts(self.output / "prompts.parquet", self.n_predictions, self.batch_size, answer)
+        backend = "vllm" if _has_gpu() and find_spec("vllm") else "transformers"
+        sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_output_tokens": answer}
+        _do(
+            "sample",
+            {"model": self.model(self.max_model_len, backend=backend), "sampling": sampling},
+            prompts=prompts,
+            adapter=self.lora_path,
+            output=self.output / "000.parquet",
+        )
+
+
+class Train(Published):
+    r"""Train a LoRA adapter with a command line of the published scripts; an interrupted run resumes.
+
+    Example:
+        arc-refinery train --dataset-path mine/turn2/prompts.parquet --model-path workflow/models/tiny \
+            --template compact --max-seq-length 1024 --max-completion-length 48 --max-steps 4 --output mine/trained
+    """
+
+    lora_r: config.PositiveInt = 16
+    load_in_4bit: bool = False  # train with the model's weights in 4 bits (GPU only)
+    rewards: str = "arc-v1"  # function that scores completions
+    num_generations: config.PositiveInt = 4  # completions per prompt
+    learning_rate: config.PositiveFloat = 1e-5
+    beta: float = 0.001  # weight of the KL from the start
+    max_grad_norm: config.PositiveFloat = 0.1
+    gradient_accumulation_steps: config.PositiveInt = 1
+    repetition_penalty: config.PositiveFloat = 1.0
+    epochs: config.PositiveFloat = 10.0
+    max_steps: int = -1
+    save_steps: config.PositiveInt = 100
+    warmup_ratio: config.Share = 0.1
+    mask_truncated_completions: bool = True
+    scale_rewards: str = "group"  # group, batch or none
+    gpu_memory_utilization: config.OfMemory = 0.3  # share of the GPU's memory that vLLM takes
+    max_seq_length: config.PositiveInt = 2048  # longest prompt and completion together, in tokens
+    max_completion_length: config.PositiveInt = 1024  # longest completion, in tokens
+    memory_mb: config.Megabytes = 512  # memory limit per program
+    n_jobs: config.PositiveInt = 1  # sandbox servers
+
+    @property
+    def grpo(self) -> dict[str, Any]:
+        """The section `training.grpo`."""
+        from arc_refinery.config import PolicyGradient
+
+        own = {name: value for name, value in self if name in PolicyGradient.model_fields}
+        return own | TRAINING | {"rewards": [self.rewards]}
+
+    def run(self) -> None:
+        beside = self.output.with_name
+        prompts = self.prompts(beside(f"{self.output.name}.prompts.parquet"), 1, 1, self.max_completion_length)
+        lengths = {"max_seq_length": self.max_seq_length, "max_completion_length": self.max_completion_length}
+        settings = {
+            "model": self.model(self.max_seq_length),
+            "lora": {"lora_r": self.lora_r, "load_in_4bit": self.load_in_4bit},
+            "grpo": self.grpo,
+            "guard": {},
+            "refinement": {},
+            "lengths": lengths,
+            "sandbox": {"memory_mb": self.memory_mb},
+        }
+        _do(
+            "train",
+            settings,
+            data=prompts,
+            output=self.output,
+            **{what: beside(f"{self.output.name}.{what}") for what in ("checkpoints", "measurements", "tensorboard")},
+        )
+
+
+def _do(stage: str, settings: Mapping[str, Any], **paths: Path | None) -> None:
+    flags = {name: [str(path)] for name, path in paths.items() if path}
+    stages.call(stage, {"kind": "refining", "domain": "arc", "seed": 0, **settings}, flags)
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

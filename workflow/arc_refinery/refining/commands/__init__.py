@@ -1,3 +1,0 @@
-"""Commands of refining."""
-
-from arc_refinery.refining.commands.training import Train

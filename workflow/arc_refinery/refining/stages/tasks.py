@@ -1,0 +1,110 @@
+"""Stages that make or collect tasks."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+from arc_refinery import records
+from arc_refinery.config import REPORT, TUNING, Line, LineOrNone, PositiveInt, Sandbox, Seed, marked
+from arc_refinery.errors import InputError
+from arc_refinery.outputs import Writes, records_file
+from arc_refinery.refining.config import Problems, TaskSet
+from arc_refinery.refining.domain import LoadedDomain
+from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps, overlaps_of
+from arc_refinery.refining.parts import LeftOut, deal_tasks
+from arc_refinery.stages import Files
+
+
+def tasks(
+    domain: LoadedDomain,
+    problems: Problems,
+    sandbox: Sandbox,
+    tasks_per_part: PositiveInt | None,
+    seed: Seed,
+    *,
+    n_jobs: PositiveInt = 1,
+    output: Annotated[Files, Writes(records_file, "tasks")],
+) -> None:
+    """Make the tasks to train on, from generated problems or from rows, and split them into parts.
+
+    Without `tasks_per_part`, all tasks are dealt evenly. There is an output per part.
+    """
+    settings = problems.model_dump() | {"tasks_per_part": tasks_per_part}
+    left_out = LeftOut()
+
+    def notes() -> dict[str, Any]:
+        return {"problems_left_out": dict(left_out.problems), "pairs_left_out": dict(left_out.pairs)}
+
+    n_wanted = len(output) * (tasks_per_part or 0)
+    tables = domain.training_tables(problems, n_wanted, seed, n_jobs, left_out, sandbox)
+    with ExitStack() as files:
+        writers = [records.writer(path, domain.task_class, seed, settings, notes) for path in output]
+        add = [files.enter_context(writer) for writer in writers]
+        for part, dealt in deal_tasks(domain.task_class, tables, len(output), tasks_per_part, seed, left_out):
+            add[part](dealt)
+    _log(left_out.pairs, "pairs")
+    _log(left_out.problems, "problems")
+
+
+def evaluation_tasks(
+    domain: LoadedDomain,
+    task_set: TaskSet,
+    sandbox: Sandbox,
+    max_cells: PositiveInt | None = None,
+    *,
+    output: Annotated[Path, Writes(records_file, "tasks")],
+) -> None:
+    """Collect the tasks of one evaluation set; generated ones have no more than `max_cells` cells."""
+    left_out: Counter[str] = Counter()
+    found = domain.tasks_of_set(task_set, left_out, sandbox, max_cells)
+    settings: dict[str, Any] = {"set": task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))}
+    if max_cells:
+        settings["max_cells"] = max_cells
+    wanted, seed = _as_many_as_wanted(found, task_set), getattr(task_set, "seed", None) or 0
+    records.write(output, domain.task_class, wanted, seed, settings, lambda: {"problems_left_out": dict(left_out)})
+    _log(left_out, task_set.unit)
+
+
+def _as_many_as_wanted(found: Iterator[Any], task_set: TaskSet) -> Iterator[Any]:
+    """Yield the tasks; raise `InputError` at their end if they are fewer than the power of the set counts on."""
+    n_tasks = 0
+    for n_tasks, task in enumerate(found, 1):  # noqa: B007 (the last number counts)
+        yield task
+    wanted = task_set.expected_size or 0
+    if n_tasks < wanted:
+        raise InputError(
+            f"the set {task_set.name} gives {n_tasks} tasks, but its n_tasks is {wanted}; lower n_tasks, or leave it "
+            "out for all tasks"
+        )
+
+
+def overlap(
+    domain: LoadedDomain,
+    messages: Line | None = None,
+    template: LineOrNone = "",
+    n_rows: PositiveInt | None = None,
+    *,
+    trained: Files,
+    evaluated: Files,
+    output: Annotated[Path, Writes(records_file, "overlaps")],
+) -> None:
+    """Find the tasks to train on that are evaluated, too, under the same id or in another form.
+
+    `messages` is a file or folder of rows that the model was trained on before, in the words of `template`.
+    """
+    same_tasks = domain.same_tasks({path.stem: records.read(path, domain.task_class) for path in evaluated})
+    rows = list(overlaps(domain.task_class, trained, same_tasks))
+    for task in domain.tasks_in_messages(Path(messages), template, n_rows) if messages else ():
+        rows += overlaps_of(task, TEMPLATE_ROWS, same_tasks)
+    records.write(output, records.Overlap, rows, 0, {})
+    for path in evaluated:
+        n_trained = len({row.evaluated_id for row in rows if row.evaluated_in == path.stem})
+        logging.info("%s: %d of %d tasks are also among those to train on", path, n_trained, records.count(path))
+
+
+def _log(left_out: Counter[str], what: str) -> None:
+    for reason, n in sorted(left_out.items()):
+        logging.info("%d %s left out: %s", n, what, reason)
