@@ -88,8 +88,9 @@ def load(name: str, kind: str) -> Stage:
     """Return a stage of a kind of experiment. Raises `InputError`."""
     if name not in (names := stages_of(kind)):
         raise InputError(f"{name} is not a stage of the kind {kind}; expected {', '.join(names)}")
-    common = {"fetch": fetch, "sft": sft}
-    return common[name] if name in common else part(kind, f"stages:{name}")  # type: ignore[no-any-return]
+    common: dict[str, Stage] = {"fetch": fetch, "sft": sft}
+    stage: Stage = common.get(name) or part(kind, f"stages:{name}")
+    return stage
 
 
 def stages_of(kind: str) -> list[str]:

@@ -183,7 +183,7 @@ def _sample(model: ModelConfig, backend: str, prompts: Path, output: Path, adapt
     changes = {"path": str(MODEL), "revision": None, "window": WINDOW, "backend": backend}
     settings = {
         "domain": "arc",
-        "model": model.model_copy(update=changes).model_dump(include=ModelConfig.model_fields.keys()),
+        "model": model.model_copy(update=changes).model_dump(include=set(ModelConfig.model_fields)),
         "sampling": {"max_output_tokens": N_TOKENS, "temperature": 0.0},
         "seed": 0,
     }
@@ -218,7 +218,7 @@ def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, prompts: Pa
         "domain": "arc",
         "model": trained | {"window": WINDOW},
         "lora": adapter.model_dump(),
-        "grpo": small.model_dump(include=kind.model_fields.keys()),
+        "grpo": small.model_dump(include=set(kind.model_fields)),
         "guard": {},
         "refinement": {},
         "lengths": {"max_completion_length": N_TOKENS, "max_seq_length": WINDOW},

@@ -128,8 +128,8 @@ def training_prompts(experiment: Refining, tasks: str) -> Job:
     if training.prompts == "first-turn":  # each prompt has its own augmentation
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
-        settings = {"model": model, "sampling": without(changed, ATTEMPTS), "seed": experiment.seed}
-        return job(experiment, branch="training", **settings)
+        prompted = without(changed, ATTEMPTS)
+        return job(experiment, model=model, sampling=prompted, branch="training", seed=experiment.seed)
     return _next_turn(  # one prompt per task, which refines its best incorrect attempt
         experiment,
         tasks,
