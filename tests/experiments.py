@@ -1,6 +1,7 @@
-"""Experiments that together use every key, and the stages of all jobs of an experiment by name, without shards."""
+"""Experiments that together use every key, and all jobs of an experiment by name, without shards."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -8,12 +9,12 @@ from checkout import ROOT
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from arc_refinery.commands import stages
-from arc_refinery.commands.flags import Command
-from arc_refinery.config import part
-from arc_refinery.refining import stages as refining
+from arc_refinery import jobs, stages
+from arc_refinery.config.layers import merged
+from arc_refinery.jobs import Job
+from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Refining
-from arc_refinery.tool_use import stages as tool_use
+from arc_refinery.tool_use import jobs as tool_use
 from arc_refinery.tool_use.config import ToolUse
 
 Changes = dict[str, Any]
@@ -99,43 +100,52 @@ def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[
             yield ".".join(inner), field, value
 
 
-def refining_commands(experiment: Refining) -> dict[str, Command]:
-    sets, training = [task_set.name for task_set in experiment.evaluation.sets], experiment.training
+def refining_jobs(experiment: Refining) -> dict[str, Job]:
+    sets, training = experiment.set_names, experiment.training
     evaluated = [(name, branch) for name in sets for branch in experiment.branches]
-    trained = [(tasks, "turn1") for tasks in experiment.training_tasks] if training else []
-    branches = list(dict.fromkeys([*trained, *evaluated]))
-    jobs: dict[str, Command] = {"grade": refining.grade(experiment)}
+    trained = [(tasks, "turn1") for tasks in experiment.training_tasks]
+    planned: dict[str, Job] = {"grade": refining.grade(experiment)}
     if experiment.parts:
-        jobs["tasks"] = refining.tasks(experiment)
+        planned["tasks"] = refining.tasks(experiment)
     if training and training.grpo:
-        jobs["training_prompts"] = refining.training_prompts(experiment, experiment.training_tasks[0])
+        planned["training_prompts"] = refining.training_prompts(experiment, experiment.training_tasks[0])
     if training and training.sft:
-        jobs["demonstrations"] = refining.demonstrations(experiment, experiment.training_tasks[0])
-    jobs |= {f"evaluation_tasks {name}": refining.evaluation_tasks(experiment, name) for name in sets}
-    for tasks, branch in branches:
+        planned["demonstrations"] = refining.demonstrations(experiment, experiment.training_tasks[0])
+    planned |= {f"evaluation_tasks {name}": refining.evaluation_tasks(experiment, name) for name in sets}
+    for tasks, branch in dict.fromkeys([*trained, *evaluated]):
         first = branch.startswith("turn1")
-        jobs[f"sample {tasks} {branch}"] = refining.sample(experiment, tasks, branch)
+        planned[f"sample {tasks} {branch}"] = refining.sample(experiment, tasks, branch)
         prompts = refining.first_prompts if first else refining.refining_prompts
-        jobs[f"prompts {tasks} {branch}"] = prompts(experiment, tasks, branch)
-    return jobs | _trainings(experiment)
+        planned[f"prompts {tasks} {branch}"] = prompts(experiment, tasks, branch)
+    return planned | _trainings(experiment)
 
 
-def tool_use_commands(experiment: ToolUse) -> dict[str, Command]:
-    jobs: dict[str, Command] = {
-        **{f"questions {name}": tool_use.questions(experiment, name) for name in experiment.sets},
-        **{
-            f"episodes {name} {arm.name}": tool_use.episodes(experiment, name, arm.name)
-            for name in experiment.set_names
-            for arm in experiment.arms
-        },
-    }
+def tool_use_jobs(experiment: ToolUse) -> dict[str, Job]:
+    planned = {f"questions {name}": tool_use.questions(experiment, name) for name in experiment.sets}
+    for name in experiment.set_names:
+        for arm in experiment.arms:
+            planned[f"episodes {name} {arm.name}"] = tool_use.episodes(experiment, name, arm.name)
     if experiment.training and experiment.training.sft:
-        jobs["conversations"] = tool_use.conversations(experiment)
-    return jobs | _trainings(experiment)
+        planned["conversations"] = tool_use.conversations(experiment)
+    return planned | _trainings(experiment)
 
 
-def _trainings(experiment: Refining | ToolUse) -> dict[str, Command]:
+def _trainings(experiment: Refining | ToolUse) -> dict[str, Job]:
     return {
-        **{f"sft {name}": stages.sft(experiment, name) for name in experiment.sft_adapters},
-        **{f"train {name}": part(experiment.kind, "stages").train(experiment, name) for name in experiment.runs},
+        **{f"sft {name}": jobs.sft(experiment, name) for name in experiment.sft_adapters},
+        **{f"train {name}": jobs.train(experiment, name) for name in experiment.runs},
     }
+
+
+def settings_of(job: Job) -> dict[str, Any]:
+    """What a stage gets: settings and tuning together."""
+    return merged(json.loads(job.settings), json.loads(job.tuning))
+
+
+def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
+    """Do a job in this process: of ARC, with the seed 0, unless the settings say otherwise."""
+    words = {
+        name: [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+        for name, value in flags.items()
+    }
+    stages.call(stage, {"kind": "refining", "domain": "arc", "seed": 0, **settings}, words)
