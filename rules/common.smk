@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 
 from arc_refinery import jobs
-from arc_refinery.config import Needs, inputs
+from arc_refinery.config import CpuNeeds, inputs
+from arc_refinery.config.experiment import DISK_MB
 
 
 def config_origin() -> str:
@@ -52,23 +53,24 @@ ELSEWHERE = (
 )
 
 
-def requests(wanted: Needs) -> dict:
+def requests(wanted: CpuNeeds) -> dict:
     """Resources of a job, under the names that the executors of HTCondor and Slurm each read."""
+    disk_mb = getattr(wanted, "disk_mb", DISK_MB)
     resources = {
         "nodes": 1,  # else Slurm might spread a job's GPUs over several nodes
         "mem_mb": wanted.mem_mb,
-        "disk_mb": wanted.disk_mb,
+        "disk_mb": disk_mb,
         "runtime": wanted.runtime,
         "htcondor_request_mem_mb": wanted.mem_mb,
-        "htcondor_request_disk_mb": wanted.disk_mb,
+        "htcondor_request_disk_mb": disk_mb,
         "allowed_job_duration": wanted.runtime * 60,
         "requirements": f"{ELSEWHERE} && ({wanted.requirements})" if wanted.requirements else ELSEWHERE,
     }
-    if wanted.gpus:
+    if getattr(wanted, "gpus", 0):
         minimum = {
             "htcondor_gpus_min_mem_mb": wanted.gpu_mem_mb,
-            "gpus_minimum_capability": wanted.gpu_capability,
-            "gpus_minimum_runtime": wanted.gpu_cuda,
+            "gpus_minimum_capability": 8.0,  # Ampere, for bfloat16
+            "gpus_minimum_runtime": 13.0,  # the CUDA version that envs/gpu.txt was built for
         }
         resources |= {"gpu": wanted.gpus, "request_gpus": wanted.gpus}
         resources |= {name: str(value) for name, value in minimum.items() if value}  # text: Snakemake rounds 8.6 to 9

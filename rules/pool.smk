@@ -12,7 +12,7 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 
 # On one machine, jobs share all GPUs: a second vLLM counts the memory of the first as its own, and finds none for its cache
 if workflow.local_exec and "gpu" not in workflow.global_resources:
-    n_gpus = (getattr(experiment.resources, kind).gpus for kind in ("cpu", "sample", "train"))
+    n_gpus = (getattr(experiment.resources, kind).gpus for kind in ("sample", "train"))
     workflow.register_resource("gpu", max(1, *n_gpus))
 
 

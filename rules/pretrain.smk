@@ -28,7 +28,7 @@ rule pretrain_part:
         part="|".join(PRETRAINING),
     threads: 2
     resources:
-        **requests(Needs(mem_mb=4000, runtime=120)),
+        **requests(CpuNeeds(mem_mb=4000, runtime=120)),
     params:
         start=lambda wildcards, input: f"--start {input.start}" if input.start else "",
         flags=lambda wildcards: PRETRAINING[wildcards.part][1],

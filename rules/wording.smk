@@ -15,11 +15,10 @@ rule wording:
         **needs("cpu"),
     params:
         n_rows=experiment.template_rows.n_rows,
-        min_share=experiment.template_rows.min_share,
         colors=shlex.join(["--colors", *experiment.model.colors] if experiment.model.colors else []),
         folder=subpath(output[0], parent=True),
     message:
         "learn the wording of the model's training rows"
     shell:
         "{resources.venv_on_path}arc-refinery prompts learn --messages {input} --n-rows {params.n_rows}"
-        " --min-share {params.min_share} {params.colors} --output {params.folder} > {log} 2>&1"
+        " {params.colors} --output {params.folder} > {log} 2>&1"

@@ -30,7 +30,7 @@ from arc_refinery.config.base import (
     explain,
     marked,
 )
-from arc_refinery.config.experiment import Experiment, Needs, Resources
+from arc_refinery.config.experiment import CpuNeeds, Experiment, Needs, Resources
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.layers import read_yaml
 from arc_refinery.config.loading import (
@@ -50,7 +50,6 @@ from arc_refinery.config.sampling import (
     HUB_NAME,
     Backend,
     Dtype,
-    KvCacheDtype,
     Megabytes,
     ModelConfig,
     Sandbox,

@@ -29,28 +29,15 @@ from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
 from arc_refinery.models.hub import Download, distinct
 
+DISK_MB = 2000  # scratch disk of a job
 
-class Needs(Strict):
+
+class CpuNeeds(Strict):
     cpus: PositiveInt | None = Field(
         None,
         description="CPU cores; default: one per thread: `model.n_threads` to sample and to train, else 1.",
     )
     mem_mb: PositiveInt = Field(2000, description="Memory, in MB.")
-    disk_mb: PositiveInt = Field(2000, description="Scratch disk, in MB.")
-    gpus: NonNegativeInt = Field(0, le=1024, description="GPUs.")
-    gpu_mem_mb: NonNegativeInt = Field(0, description="Minimum memory per GPU, in MiB.")
-    gpu_capability: float = Field(
-        8.0,
-        ge=0,
-        le=100,
-        description="Minimum compute capability per GPU; 0: any. bfloat16 needs 8.0 (Ampere).",
-    )
-    gpu_cuda: float = Field(
-        13.0,
-        ge=0,
-        le=100,
-        description="CUDA version that a GPU's driver must support; 0: any.",
-    )
     runtime: PositiveInt = Field(60, description="Time limit in minutes.")
     requirements: LineOrNone = Field("", description="HTCondor requirements expression, e.g. to pin a machine.")
     venv: LineOrNone = Field(
@@ -59,12 +46,18 @@ class Needs(Strict):
     )
 
 
+class Needs(CpuNeeds):
+    disk_mb: PositiveInt = Field(DISK_MB, description="Scratch disk, in MB.")
+    gpus: NonNegativeInt = Field(0, le=1024, description="GPUs.")
+    gpu_mem_mb: NonNegativeInt = Field(0, description="Minimum memory per GPU, in MiB.")
+
+
 class TrainNeeds(Needs):
     mem_mb: PositiveInt = Field(4000, description="Memory, in MB.")
 
 
 class Resources(Strict):
-    cpu: Needs = Field(default_factory=lambda: Needs(), description="Jobs without a GPU.")
+    cpu: CpuNeeds = Field(default_factory=lambda: CpuNeeds(), description="Jobs without a GPU.")
     sample: Needs = Field(default_factory=lambda: Needs(), description="Sampling jobs.")
     train: TrainNeeds = Field(default_factory=lambda: TrainNeeds(), description="Training jobs.")
 

@@ -23,6 +23,7 @@ from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
 # Advantages (training/advantages.py): of a completion, and, the last one, of the turns of an episode
 GROUP, LEAVE_ONE_OUT, BEST_OF, OTHERS = "group", "leave-one-out", "best-of-", "others"
+EPSILON = 0.2  # of TRL
 ADVANTAGE = "def advantage(group):"  # first line of a function of the user
 
 
@@ -38,20 +39,11 @@ class PolicyGradient(Optimizer):
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
     )
-    loss_type: Annotated[Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"], TRL] = Field(
+    loss_type: Annotated[Literal["grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "vespo"], TRL] = Field(
         "grpo", description="How token losses are clipped and averaged (TRL)."
-    )
-    epsilon: Annotated[PositiveFloat, TRL] = Field(
-        0.2, description="Clipping range of the probability ratio, below and above 1."
     )
     epsilon_high: Annotated[PositiveFloat | None, TRL] = Field(
         None, description="Upper clipping range, if different (clip-higher, DAPO); for `cispo` the cap of the ratio."
-    )
-    importance_sampling_level: Annotated[Literal["token", "sequence"], TRL] = Field(
-        "token", description="Probability ratios per token, or per completion (GSPO)."
-    )
-    num_iterations: Annotated[PositiveInt, TRL] = Field(
-        1, description="Optimizer steps that learn from the same completions."
     )
     steps_per_generation: PositiveInt = Field(
         1,
@@ -67,11 +59,7 @@ class PolicyGradient(Optimizer):
     mask_truncated_completions: Annotated[bool, TRL] = Field(
         True, description="Exclude truncated completions from the loss."
     )
-    entropy_coef: NonNegativeFloat = Field(0.0, description="Weight of an entropy bonus (nats/token).")
     repetition_penalty: Annotated[Penalty, TRL] = Field(1.02, description="Penalty on repeated tokens while sampling.")
-    frequency_penalty: float = Field(
-        0.0, ge=-2.0, le=2.0, description="Penalty on frequent tokens while sampling (vLLM only)."
-    )
     temperature: Annotated[Penalty, TRL] = Field(1.0, description="Softmax temperature while sampling.")
     top_p: Annotated[Mass, TRL] = Field(0.95, description="Probability mass kept while sampling.")
     num_generations: Annotated[int, TRL] = Field(
@@ -89,9 +77,6 @@ class PolicyGradient(Optimizer):
         description="Prompts held out of training; the checkpoint with the best mean reward on them becomes "
         "the adapter. 0: the last step.",
     )
-    keep_best: PositiveInt = Field(
-        2, description="Checkpoints with the best held-out reward to keep, in addition to the newest."
-    )
     n_jobs: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sandbox servers that execute completions for the reward."
     )
@@ -100,13 +85,10 @@ class PolicyGradient(Optimizer):
         description="Sampler of completions: the model in the trainer, or vLLM on the same GPU (docs/methods.md).",
     )
     importance_sampling_correction: bool = Field(
-        True, description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities."
+        True,
+        description="With vLLM: weight losses by the ratio of the trainer's to the sampler's probabilities, per token "
+        "and at most 2.",
     )
-    importance_sampling_mode: Literal["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"] = Field(
-        "token_truncate",
-        description="With vLLM: weights per token or per sequence; truncate or mask those above the cap.",
-    )
-    importance_sampling_cap: PositiveFloat = Field(2.0, description="With vLLM: cap on these weights.")
     gpu_memory_utilization: Annotated[OfMemory, TUNING] = Field(
         0.3, description="Share of the GPU's memory for vLLM inside the trainer."
     )
@@ -154,7 +136,7 @@ class PolicyGradient(Optimizer):
     @property
     def steps_per_batch(self) -> int:
         """Optimizer steps with one batch of completions; training can resume only before a new batch."""
-        return self.num_iterations * self.steps_per_generation
+        return self.steps_per_generation
 
     @property
     def n_training_processes(self) -> int:
@@ -177,22 +159,16 @@ class PolicyGradient(Optimizer):
             )
         if self.save_steps % self.steps_per_batch:
             raise ValueError(
-                f"save_steps = {self.save_steps} must be a multiple of num_iterations x steps_per_generation = "
+                f"save_steps = {self.save_steps} must be a multiple of steps_per_generation = "
                 f"{self.steps_per_batch}: training can resume only before a new batch of completions"
             )
         return self
 
     @model_validator(mode="after")
     def _settings_go_together(self) -> "PolicyGradient":
-        if self.epsilon_high is not None and self.loss_type != "cispo" and self.epsilon_high < self.epsilon:
-            raise ValueError(f"epsilon_high = {self.epsilon_high} must not be below epsilon = {self.epsilon}")
-        if self.importance_sampling_level == "sequence" and self.loss_type in ("bnpo", "dr_grpo", "dapo", "cispo"):
-            raise ValueError(
-                f"importance_sampling_level `sequence`: the loss {self.loss_type} sums over tokens, so long "
-                "completions would count more; the sequence-level ratio goes with loss_type `grpo` (GSPO) or `luspo`"
-            )
-        if self.loss_type == "luspo" and self.importance_sampling_level != "sequence":
-            raise ValueError("loss_type `luspo` goes with importance_sampling_level `sequence`")
+        epsilon = self.trl.get("epsilon", EPSILON)
+        if self.epsilon_high is not None and self.loss_type != "cispo" and self.epsilon_high < float(epsilon):
+            raise ValueError(f"epsilon_high = {self.epsilon_high} must not be below epsilon = {epsilon}")
         return self
 
     @model_validator(mode="after")
@@ -220,11 +196,6 @@ class PolicyGradient(Optimizer):
             raise ValueError(f"advantage is {name!r:.100}; expected {names}, or `file.py:name`")
         if self.scale_rewards != "none":
             raise ValueError(f"advantage `{name}` is not divided by a deviation: set scale_rewards to `none`")
-        if self.importance_sampling_level == "sequence":
-            raise ValueError(
-                f"advantage `{name}` can differ from token to token, which importance_sampling_level `sequence` would "
-                "average: set it to `token`"
-            )
         if self.trains_with_unsloth:
             raise ValueError(f"advantage `{name}` is not supported with unsloth; set unsloth to false")
         return self
@@ -235,20 +206,4 @@ class PolicyGradient(Optimizer):
             raise ValueError("kv_cache_gb is for the sampler `vllm-colocate` without Unsloth; leave it out")
         if self.sleep_mode and self.sampler != "vllm-colocate":
             raise ValueError(f"sleep_mode with sampler `{self.sampler}`: it is for `vllm-colocate`; set it to false")
-        if self.frequency_penalty and self.sampler == "transformers":
-            raise ValueError("frequency_penalty needs a vLLM sampler; use one, or repetition_penalty")
-        corrects = self.sampler != "transformers" and self.importance_sampling_correction
-        cuts = self.top_p < 1.0 or self.repetition_penalty != 1.0 or self.frequency_penalty != 0.0
-        if corrects and cuts and self.importance_sampling_mode.startswith("sequence"):
-            raise ValueError(
-                f"importance_sampling_mode `{self.importance_sampling_mode}` with top_p below 1 or a penalty: vLLM's "
-                "log-probabilities include them, the trainer's do not, and over a whole completion the "
-                "difference drowns the gradient (trl issue 6789); use `token_truncate`, or set "
-                "importance_sampling_correction to false"
-            )
-        if self.loss_type == "vespo" and corrects and not self.importance_sampling_mode.startswith("token"):
-            raise ValueError(
-                f"loss_type `vespo` weighs sequences itself: importance_sampling_mode must be `token_truncate` or "
-                f"`token_mask`, not `{self.importance_sampling_mode}`"
-            )
         return self

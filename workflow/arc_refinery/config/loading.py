@@ -188,7 +188,7 @@ def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
     trainings = [("training.grpo.sampler", run.grpo.sampler) for run in experiment.runs.values()]
     warnings = []
     for kind, settings in (("sample", samplers), ("train", trainings)):
-        needs: Needs = getattr(experiment.resources, kind)
+        needs: Needs = getattr(experiment.resources, kind)  # both kinds may ask for GPUs
         packages = Path(sysconfig.get_path("purelib"))
         if needs.venv:
             packages = next(Path(needs.venv).glob("lib/python3*/site-packages"), Path(needs.venv))

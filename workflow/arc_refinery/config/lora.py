@@ -75,11 +75,6 @@ class Optimizer(Strict):
 class Imitation(Optimizer):
     """Supervised fine-tuning on any demonstrations."""
 
-    loss_type: Annotated[Literal["nll", "dft"], TRL] = Field(
-        "nll",
-        description="`nll`: negative log-likelihood; `dft`: the same, each token weighted by its probability "
-        "(Wu et al. 2025).",
-    )
     save_steps: Annotated[PositiveInt, TUNING, TRL] = Field(
         200, description=Optimizer.model_fields["save_steps"].description
     )

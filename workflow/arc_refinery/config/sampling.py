@@ -15,7 +15,6 @@ from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 Dtype = Literal["float32", "float16", "bfloat16"]
 Backend = Literal["transformers", "vllm"]
-KvCacheDtype = Literal["auto", "fp8"]
 
 
 class ModelConfig(Strict):
@@ -45,11 +44,6 @@ class ModelConfig(Strict):
         description="GiB of vLLM's KV cache when sampling, so that jobs can share a GPU; "
         "`gpu_memory_utilization` is then only the share that must be free at the start.",
     )
-    kv_cache_dtype: KvCacheDtype = Field(
-        "auto",
-        description="Precision of vLLM's KV cache, except in training. `auto`: that of `dtype`; `fp8`: half "
-        "as large, but completions change slightly (H100 or H200 only).",
-    )
     batch_invariant: bool = Field(
         False,
         description="vLLM's mode in which sums do not depend on the batch, except in training, so that "
@@ -77,7 +71,7 @@ class ModelConfig(Strict):
                 "use_4bit_quantization with backend `vllm`: vLLM 0.31 cannot load 4-bit bitsandbytes weights; set "
                 "use_4bit_quantization to false, or backend to `transformers`"
             )
-        for key, default in (("batch_invariant", "false"), ("kv_cache_dtype", "auto"), ("kv_cache_gb", "null")):
+        for key, default in (("batch_invariant", "false"), ("kv_cache_gb", "null")):
             if self.backend == "transformers" and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(
                     f"{key} with backend `transformers`: only vLLM has it; set {key} to {default}, or backend to `vllm`"
@@ -85,13 +79,16 @@ class ModelConfig(Strict):
         return self
 
 
-Seconds = Annotated[float, Field(ge=0.01, le=MAX_SECONDS)]
+WALL_SECONDS = 10.0  # at least, for a program that sleeps
+Seconds = Annotated[float, Field(ge=0.01, le=MAX_SECONDS / 2)]
 Megabytes = Annotated[int, Field(ge=1, le=MAX_MEMORY_MB)]
 
 
 class Sandbox(Strict):
-    cpu_seconds: Seconds = Field(1.0, description="CPU time limit per program, over all its inputs.")
-    wall_seconds: Seconds = Field(10.0, description="Wall time limit per program, which ends one that sleeps.")
+    cpu_seconds: Seconds = Field(
+        1.0,
+        description="CPU time limit per program, over all its inputs. Twice this, and at least 10 seconds, ends one that sleeps.",
+    )
     memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: Annotated[PositiveInt, GRADING] = Field(
         1,
@@ -105,7 +102,7 @@ class Sandbox(Strict):
     )
 
     def limits(self) -> Limits:
-        return Limits(self.cpu_seconds, self.wall_seconds, self.memory_mb)
+        return Limits(self.cpu_seconds, max(WALL_SECONDS, 2 * self.cpu_seconds), self.memory_mb)
 
     def executor(self, n_jobs: int, modules: Sequence[str] = ()) -> Executor:
         """Return an executor with these limits and `n_jobs` sandbox servers; programs may also import `modules`."""

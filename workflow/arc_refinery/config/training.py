@@ -9,7 +9,6 @@ from pydantic import Field, ValidationError, model_validator
 from arc_refinery.config.base import (
     PROMPTS,
     RUN_NAME,
-    NonNegativeFloat,
     PositiveInt,
     Seed,
     Share,
@@ -37,20 +36,10 @@ class Guard(Strict):
         "held-out prompts the newest. `none`: only report it.",
     )
     window: PositiveInt = Field(10, description="Steps over which the metrics below are averaged.")
-    max_truncated: Share = Field(0.5, description="Collapsed when more than this share of completions is truncated.")
-    max_repetition: Share = Field(
-        0.5, description="Collapsed when more than this share of a completion's 4-grams repeat earlier ones."
-    )
-    min_reward: Share = Field(
-        0.5, description="Collapsed when the mean reward falls below this share of its mean over all earlier steps."
-    )
     max_zero_variance: Share = Field(
         0.9,
         description="Collapsed when in more than this share of the groups all completions earn the same "
         "reward, though fewer than half of them are right.",
-    )
-    max_kl: NonNegativeFloat = Field(
-        0.0, description="Collapsed when the KL from the start exceeds this (nats/token); 0: not checked."
     )
 
 

@@ -132,10 +132,10 @@ def compiler() -> Finding:
     return Finding(check, "failed", "; ".join(missing), advice)
 
 
-def disk(needs: Needs, results: Path) -> Iterator[Finding]:
+def disk(scratch_mb: int, results: Path) -> Iterator[Finding]:
     """Check the free space for results and for scratch files."""
     temporary = Path(tempfile.gettempdir())
-    for what, folder, wanted in (("results", results, MIN_FREE), ("scratch", temporary, needs.disk_mb * 2**20)):
+    for what, folder, wanted in (("results", results, MIN_FREE), ("scratch", temporary, scratch_mb * 2**20)):
         free = shutil.disk_usage(folder).free
         space = f"{folder}: {free / GB:.1f} GB free"
         if free >= wanted:

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.config import Dtype, Experiment, Lora, ModelConfig, PolicyGradient
+from arc_refinery.config import Dtype, Experiment, Lora, ModelConfig, Needs, PolicyGradient
+from arc_refinery.config.experiment import DISK_MB
 from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor import machine
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
@@ -31,7 +32,7 @@ WINDOW = 1024
 N_TASKS = 12
 N_TOKENS = 48
 N_STEPS = 12  # GRPO steps: enough to interrupt it before the last
-SAVE_STEPS = 4  # at most two steps per batch of completions, two iterations of each
+SAVE_STEPS = 4  # a multiple of the steps per batch of completions, at most two
 TIMEOUT_SECONDS = 600  # per command
 AGREEMENT = 0.75  # share of greedy answers that must be equal: in 16 bits, near ties may go either way
 TOLERANCE: dict[Dtype, float] = {
@@ -199,7 +200,6 @@ def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, prompts: Pa
             "learning_rate": 1e-4,
             "max_steps": N_STEPS,
             "save_steps": SAVE_STEPS,
-            "num_iterations": min(settings.num_iterations, 2),
             "steps_per_generation": min(settings.steps_per_generation, 2),
             "num_generations": 4 * n_processes,
             "prompts_per_step": 1,
@@ -255,14 +255,15 @@ def examine(experiment: Experiment, job: JobKind, other: JobReport | None, resul
 
 def _findings(experiment: Experiment, job: JobKind, other: JobReport | None, results: Path) -> Iterator[Finding]:
     needs = getattr(experiment.resources, job)
-    yield machine.software(machine.pins_of(job, bool(needs.gpus)))
-    yield from machine.disk(needs, results)
+    has_gpu = isinstance(needs, Needs) and needs.gpus > 0
+    yield machine.software(machine.pins_of(job, has_gpu))
+    yield from machine.disk(needs.disk_mb if isinstance(needs, Needs) else DISK_MB, results)
     yield machine.shared_files(other)
     yield machine.fetched_files(experiment.downloads, results / experiment.experiment)
     yield machine.sandbox(experiment.sandbox)
     if job == "cpu":
         return
-    gpu_findings = [*machine.gpu(needs, experiment.model.dtype), machine.compiler()] if needs.gpus else []
+    gpu_findings = [*machine.gpu(needs, experiment.model.dtype), machine.compiler()] if has_gpu else []
     yield from gpu_findings or [Finding("GPU", "not applicable", "the config asks for none")]
     yield from machine.gpu_memory(experiment, job)
     if job == "sample":

@@ -19,6 +19,7 @@ from arc_refinery.refining.next_turn import best_incorrect
 from arc_refinery.refining.prompts import Renderer, split_prefix
 
 SOURCE = "source"
+N_PARENTS = 8  # incorrect attempts per task to refine, best first
 
 Learnable = Callable[[GradedAttempt], bool]
 
@@ -74,7 +75,7 @@ def make_demonstrations(
         else:
             correct = [graded for graded in attempts if graded.verdict.solved and may_be_learned(graded)]
             answered = _correct_attempts(domain, incorrect, correct, by_likeness=plan.settings.targets == "nearest")
-        pairs = list(islice(answered, plan.settings.n_parents))
+        pairs = list(islice(answered, N_PARENTS))
         counts["n_tasks_without_target"] += bool(incorrect) and not pairs
         for number, (parent, target) in enumerate(pairs):
             row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, plan, domain, wording, renderer)

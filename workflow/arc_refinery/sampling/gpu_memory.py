@@ -153,7 +153,7 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
     n_batched, n_sequences = (16384, 1024) if gpu_mem_mb * MIB >= 70 * GIB else (8192, 256)
     needed = {name: n_bytes // n_gpus for name, n_bytes in weight_items(shape, width, in_4bit=False).items()}
     needed |= _engine(shape, width, n_batched, n_sequences)
-    per_token = shape.kv_bytes_per_token(1 if model.kv_cache_dtype == "fp8" else width) // n_gpus
+    per_token = shape.kv_bytes_per_token(width) // n_gpus
     advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
     if model.kv_cache_gb is None:
         room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
@@ -255,12 +255,11 @@ def _ways_to_fit(step: Step, gpu_mem_mb: int) -> Iterator[str]:
             text = f"set {key}.sleep_mode to true"
             text += "" if has_cache else f" and {key}.gpu_memory_utilization to {utilization}"
             changes.append((text, replace(step, settings=asleep)))
-        if not grpo.frequency_penalty:  # which needs vLLM
-            plain = grpo.model_copy(update={"sampler": "transformers", "sleep_mode": False, "kv_cache_gb": None})
-            text = f"set {key}.sampler to transformers"
-            text += f" and {key}.sleep_mode to false" if grpo.sleep_mode else ""
-            text += f" and {key}.kv_cache_gb to null" if has_cache else ""
-            changes.append((text, replace(step, settings=plain)))
+        plain = grpo.model_copy(update={"sampler": "transformers", "sleep_mode": False, "kv_cache_gb": None})
+        text = f"set {key}.sampler to transformers"
+        text += f" and {key}.sleep_mode to false" if grpo.sleep_mode else ""
+        text += f" and {key}.kv_cache_gb to null" if has_cache else ""
+        changes.append((text, replace(step, settings=plain)))
     if not step.lora.load_in_4bit:
         in_4bit = step.lora.model_copy(update={"load_in_4bit": True})
         changes.append(("set training.lora.load_in_4bit to true", replace(step, lora=in_4bit)))

@@ -53,7 +53,6 @@ def vllm_engine(model: ModelConfig, lora_rank: int | None, seed: int, on_gpu: bo
         "max_model_len": model.window,
         "tensor_parallel_size": model.tensor_parallel_size,
         "gpu_memory_utilization": model.gpu_memory_utilization,
-        "kv_cache_dtype": model.kv_cache_dtype,
         "enable_prefix_caching": True,
         "logprobs_mode": "raw_logprobs",
         "enforce_eager": not on_gpu,
@@ -172,11 +171,6 @@ def grpo_settings(
         **rollout_settings,
         **training.trl,
     }
-    if training.entropy_coef:
-        settings["entropy_coef"] = training.entropy_coef
-    if training.frequency_penalty:
-        others = settings.get("generation_kwargs", {})
-        settings["generation_kwargs"] = others | {"frequency_penalty": training.frequency_penalty}
     if training.sampler != "transformers":
         settings |= _trl_with_vllm(model, training)
     if has_heldout:
@@ -236,8 +230,8 @@ def _trl_with_vllm(model: ModelConfig, training: PolicyGradient) -> dict[str, An
         "vllm_enable_sleep_mode": training.sleep_mode,
         "vllm_max_model_length": model.window,
         "vllm_importance_sampling_correction": training.importance_sampling_correction,
-        "vllm_importance_sampling_mode": training.importance_sampling_mode,
-        "vllm_importance_sampling_clip_max": training.importance_sampling_cap,
+        "vllm_importance_sampling_mode": "token_truncate",
+        "vllm_importance_sampling_clip_max": 2.0,
     }
 
 

@@ -93,6 +93,9 @@ class EndsPart(TrainerCallback):
         control.should_training_stop |= state.global_step == self.until_step
 
 
+KEEP_BEST = 2  # checkpoints with the best held-out reward, in addition to the newest
+
+
 class KeepsCheckpoints(TrainerCallback):
     """Evaluates the last step too, and removes the checkpoints that are not needed any more.
 
@@ -114,8 +117,8 @@ class KeepsCheckpoints(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero:
             rewards = {entry["step"]: entry["eval_reward"] for entry in state.log_history if "eval_reward" in entry}
-            n_best, save_steps = self.training.keep_best, self.training.save_steps
-            checkpoints.prune(Path(args.output_dir), rewards, n_best, save_steps, state.global_step, self.window)
+            folder, save_steps = Path(args.output_dir), self.training.save_steps
+            checkpoints.prune(folder, rewards, KEEP_BEST, save_steps, state.global_step, self.window)
 
 
 def _steps(state: Any) -> list[dict[str, Any]]:

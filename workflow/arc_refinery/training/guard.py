@@ -25,6 +25,10 @@ class Symptom:
     limit: float
 
 
+MAX_SHARE = 0.5  # of truncated completions; of 4-grams that repeat earlier ones of their completion
+MIN_REWARD = 0.5  # share of the mean reward over all earlier steps
+
+
 def symptom(steps: Sequence[LoggedStep], guard: Guard) -> Symptom | None:
     """Return the first criterion that the last `guard.window` steps fail; a loss that is not finite counts at once."""
     if not steps:
@@ -36,21 +40,14 @@ def symptom(steps: Sequence[LoggedStep], guard: Guard) -> Symptom | None:
     recent, before = steps[-guard.window :], steps[: -guard.window]
     if len(recent) < guard.window:
         return None
-    highest = {
-        "truncated": ("share/truncated", guard.max_truncated),
-        "repetition": ("repetition", guard.max_repetition),
-    }
-    if guard.max_kl:
-        highest["kl"] = ("kl", guard.max_kl)
-    for criterion, (metric, limit) in highest.items():
-        value = _mean(recent, metric)
-        if value > limit:
-            return Symptom(last, criterion, value, limit)
+    for criterion, metric in (("truncated", "share/truncated"), ("repetition", "repetition")):
+        if (value := _mean(recent, metric)) > MAX_SHARE:
+            return Symptom(last, criterion, value, MAX_SHARE)
     zero_variance = _mean(recent, "share/zero_variance")
     if zero_variance > guard.max_zero_variance and _mean(recent, "share/solved") < 0.5:
         return Symptom(last, "zero_variance", zero_variance, guard.max_zero_variance)
     if len(before) >= guard.window:
-        value, limit = _mean(recent, "reward"), guard.min_reward * _mean(before, "reward")
+        value, limit = _mean(recent, "reward"), MIN_REWARD * _mean(before, "reward")
         if value < limit:
             return Symptom(last, "reward", value, limit)
     return None

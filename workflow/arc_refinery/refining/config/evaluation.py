@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from arc_refinery.config.arms import BaseArm
 from arc_refinery.config.base import AT, EVERY, AdapterName, Line, Name, PositiveInt, RunName, Seed, Strict, Temperature
-from arc_refinery.refining.config.sampling import History, Refinement, Selection
+from arc_refinery.refining.config.sampling import History, Refinement
 from arc_refinery.refining.config.tasks import TaskSet
 
 # Feedback in a refining prompt: the results of executing the attempt or, in a control, something else. The twin is the
@@ -19,7 +19,7 @@ CONTROLS: Mapping[FeedbackKind, str] = {
     "other-task": "the results of an attempt at another task, which may mislead",
 }
 
-LATER_TURN_KEYS = ("feedback", "select", "n_parents", "include_errors", "form", "history")
+LATER_TURN_KEYS = ("feedback", "form", "history")
 
 
 class Turn(Strict):
@@ -41,11 +41,6 @@ class Turn(Strict):
         description="For turn 2 and later, feedback on the attempt. `real`: the results of executing it; or a control, "
         f"{'; '.join(f'`{kind}`: {text}' for kind, text in CONTROLS.items())}.",
     )
-    select: Selection | None = Field(None, description="For turn 2 and later, overrides `refinement.select`.")
-    n_parents: PositiveInt | None = Field(None, description="For turn 2 and later, overrides `refinement.n_parents`.")
-    include_errors: bool | None = Field(
-        None, description="For turn 2 and later, overrides `refinement.include_errors`."
-    )
     form: Line | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
     history: History | None = Field(None, description="For turn 2 and later, overrides `refinement.history`.")
 
@@ -62,7 +57,7 @@ class Turn(Strict):
 
     def refinement(self, usual: Refinement) -> Refinement:
         """Return the settings that select the attempts to refine."""
-        own = {key: getattr(self, key) for key in Refinement.model_fields if getattr(self, key) is not None}
+        own = {key: getattr(self, key) for key in ("form", "history") if getattr(self, key) is not None}
         return usual.model_copy(update=own)
 
 

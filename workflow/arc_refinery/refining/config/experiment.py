@@ -7,11 +7,11 @@ from math import isinf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
-from arc_refinery.config.base import AT, ConfigError, Line, Name, RunName, run_and_step
+from arc_refinery.config.base import AT, ConfigError, Line, Name, RunName, explain, faults_of, run_and_step
 from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
@@ -43,9 +43,10 @@ class Refining(Compared[Arm]):
     executes_tasks: ClassVar[bool] = False  # whether only executing a task's own program tells if it can be used
     forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
     model: PromptedModel = Field(description="The model that answers.")
-    models: Mapping[RunName, PromptedModel] = Field(
-        default_factory=dict,
-        description="Other models that can sample turns of arms, by name; their prompts are those of `model`.",
+    models: Mapping[RunName, Mapping[str, Any]] = Field(
+        {},
+        description="Other models that can sample turns of arms, by name: the keys of `model` that differ. Prompts are "
+        "those of `model`.",
     )
     problems: Problems | None = Field(None, description="Source of the training problems.")
     parts: Parts | None = Field(None, description="Split of the training tasks.")
@@ -99,7 +100,7 @@ class Refining(Compared[Arm]):
 
     def faults_of_contents(self) -> list[str]:
         checks = {f"evaluation.sets.{n}": task_set.check_contents for n, task_set in enumerate(self.evaluation.sets)}
-        return faults_of(checks)
+        return faults_of_files(checks)
 
     @property
     def samplers(self) -> dict[str, PromptedModel]:
@@ -123,10 +124,21 @@ class Refining(Compared[Arm]):
         on_policy = self.training.grpo is not None and self.training.grpo.rollout == "on-policy"
         return TrainedRow(length, length if on_policy else self.training.max_completion_length)
 
+    @cached_property
+    def other_models(self) -> dict[str, PromptedModel]:
+        """The models of `models`; raises `ValueError` for a wrong key."""
+        usual, models = self.model.model_dump(exclude={"revision"}), {}
+        for name, changes in self.models.items():
+            try:
+                models[name] = type(self.model).model_validate(usual | dict(changes))
+            except ValidationError as error:
+                raise ValueError("; ".join(f"models.{name}.{explain(fault)}" for fault in faults_of(error))) from None
+        return models
+
     @property
     def all_models(self) -> dict[str, PromptedModel]:
         """All models by their keys in the config."""
-        return {"model": self.model} | {f"models.{name}": model for name, model in self.models.items()}
+        return {"model": self.model} | {f"models.{name}": model for name, model in self.other_models.items()}
 
     def n_threads(self, kind: str) -> int:
         if kind == "sample":
@@ -296,7 +308,7 @@ class Refining(Compared[Arm]):
         return [arm]
 
     def model_of(self, turn: Turn) -> PromptedModel:
-        return self.models[turn.model] if turn.model else self.model
+        return self.other_models[turn.model] if turn.model else self.model
 
     def seed_of_arm(self, arm: Arm) -> int:
         """Seed of the arm's sampling and augmentation."""
@@ -482,11 +494,6 @@ class Refining(Compared[Arm]):
             raise ValueError(
                 f"evaluation.primary: {primary.set} is trained on (training.sets); compare on another evaluation set"
             )
-        if self.training and self.training.evaluated_tasks == "keep":
-            raise ValueError(
-                "training.evaluated_tasks: `keep` can train on tasks of the primary comparison; set it to `leave-out`, "
-                "or remove evaluation.primary"
-            )
         for declared in primary.pairs:
             if declared not in self.compared:
                 pairs = "; ".join(f"[{first}, {second}]" for first, second in self.compared) or "two arms"
@@ -505,7 +512,7 @@ class Refining(Compared[Arm]):
         return self
 
 
-def faults_of(checks: Mapping[str, Callable[[], Any]]) -> list[str]:
+def faults_of_files(checks: Mapping[str, Callable[[], Any]]) -> list[str]:
     """Return what is wrong inside files, each after the key that names them."""
     faults = []
     for key, check in checks.items():

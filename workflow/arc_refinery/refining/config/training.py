@@ -19,7 +19,6 @@ class Demonstrations(Strict):
         "`attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one most like the "
         "incorrect program.",
     )
-    n_parents: PositiveInt = Field(8, description="Incorrect attempts per task to refine, best first.")
     max_pass_rate: Share = Field(
         1.0,
         description="Skip tasks where a larger share of the attempts is correct.",
@@ -149,11 +148,6 @@ class Grpo(PolicyGradient):
 class Training(Lengths, Methods):
     sets: tuple[Name, ...] = Field(
         (), description="Evaluation sets whose tasks to train on; default: the tasks of the parts."
-    )
-    evaluated_tasks: Literal["leave-out", "keep"] = Field(
-        "leave-out",
-        description="Training tasks that are also in an evaluation set (other than `sets`): leave them out, "
-        "or keep and report them.",
     )
     prompts: Literal["first-turn", "second-turn"] = Field(
         "second-turn",

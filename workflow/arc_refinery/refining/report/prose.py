@@ -130,10 +130,9 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
     Raises `RecordError` if the primary comparison is on tasks that were trained on before its set had them.
     """
     training, overlap, primary = experiment.training, read_overlap(folder), experiment.evaluation.primary
-    is_kept = training is not None and training.evaluated_tasks == "keep"
     sentences: dict[str, list[str]] = {name: [] for name in sizes}
     for name in training.sets if training else ():
-        left_out = {pair.task_id for pair in overlap if pair.tasks == name and not is_kept}
+        left_out = {pair.task_id for pair in overlap if pair.tasks == name}
         sentences[name].append(f"The model was trained on {sizes[name] - len(left_out)} of its {sizes[name]} tasks.")
     files = {"prompts.parquet": records.Prompt, "demonstrations.parquet": records.Demonstration}
     learned = {
@@ -149,7 +148,7 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
         in_set = [pair for pair in overlap if pair.evaluated_in == name]
         if trained := [pair.evaluated_id for pair in in_set if pair.task_id in learned.get(pair.tasks, ())]:
             sentence = f"The model was trained on {_listed(trained, n)}, in this or another form"
-            again = "" if is_kept else "; to train without them: snakemake -R training_prompts demonstrations"
+            again = "; to train without them: snakemake -R training_prompts demonstrations"
             if primary and primary.set == name:
                 raise RecordError(f"evaluation.primary: {name}: {sentence}{again}, with the config of this experiment")
             sentences[name].append(f"{sentence}{again}.")
@@ -189,7 +188,7 @@ def left_out(experiment: Refining, folder: Path) -> list[str]:
 
 
 def _not_trained_on(experiment: Refining, folder: Path) -> list[list[str]]:
-    if experiment.training is None or experiment.training.evaluated_tasks == "keep":
+    if experiment.training is None:
         return []
     pairs = {
         (pair.tasks, pair.task_id, pair.evaluated_in) for pair in read_overlap(folder) if pair.tasks != TEMPLATE_ROWS

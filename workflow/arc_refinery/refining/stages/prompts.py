@@ -53,7 +53,7 @@ def first_prompts(
     if excluded.issuperset(task_ids):
         raise InputError(
             f"{tasks}: all of its {len(task_ids)} tasks are also evaluated, so they are left out ({overlap}); train on "
-            "other tasks, or set training.evaluated_tasks: keep"
+            "other tasks"
         )
     wording, renderer, answer = wording_of(domain, model), Renderer(model.path), sampling.max_output_tokens
     renderer.check_texts(domain.texts(wording), model.window - answer)

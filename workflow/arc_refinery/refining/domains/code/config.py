@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field
 
-from arc_refinery.config.base import PROMPTS, Line, PositiveInt, RunName
+from arc_refinery.config.base import PROMPTS, Line, PositiveInt
 from arc_refinery.config.rewards import described, distinct
 from arc_refinery.refining.config import rewards, sampling, tasks, training
 from arc_refinery.refining.config.experiment import Refining
@@ -101,9 +101,6 @@ class CodeExperiment(RowsExperiment):
     forms: ClassVar = get_args(FeedbackForm)
     templates: ClassVar = f"`{PLAIN}`"
     model: PromptedModel = Field(description="The model that answers.")
-    models: dict[RunName, PromptedModel] = Field(
-        default_factory=dict, description=Refining.model_fields["models"].description
-    )
     problems: Problems | None = Field(None, description=Refining.model_fields["problems"].description)
     refinement: Refinement = Field(
         default_factory=lambda: Refinement(), description=Refining.model_fields["refinement"].description

@@ -6,13 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, model_validator
 
-from arc_refinery.config.base import RunName
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.config.rewards import distinct
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config import evaluation, training
-from arc_refinery.refining.config.experiment import Refining, faults_of
+from arc_refinery.refining.config.experiment import Refining, faults_of_files
 from arc_refinery.refining.domains.arc.config.rewards import AttemptTerm
 from arc_refinery.refining.domains.arc.config.sampling import (
     LEARNED,
@@ -47,9 +46,6 @@ class ArcExperiment(Refining):
     forms: ClassVar = get_args(FeedbackForm)
     templates: ClassVar = f"`compact`, `words` or `{LEARNED}`"
     model: PromptedModel = Field(description="The model that answers.")
-    models: dict[RunName, PromptedModel] = Field(
-        default_factory=dict, description=Refining.model_fields["models"].description
-    )
     problems: Problems | None = Field(None, description=Refining.model_fields["problems"].description)
     parts: Parts | None = Field(None, description=Refining.model_fields["parts"].description)
     sampling: Sampling = Field(description=Refining.model_fields["sampling"].description)
@@ -91,7 +87,7 @@ class ArcExperiment(Refining):
         if self.model.template == LEARNED:
             return super().faults_of_contents()
         check = partial(load_template, self.model.template, self.model.colors)
-        return [*faults_of({"model.template": check}), *super().faults_of_contents()]
+        return [*faults_of_files({"model.template": check}), *super().faults_of_contents()]
 
     def sources(self) -> list[Download | None]:
         rows = self.template_rows

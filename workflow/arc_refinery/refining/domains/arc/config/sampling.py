@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, Line, PositiveInt, Share
+from arc_refinery.config.base import PROMPTS, Line, PositiveInt
 from arc_refinery.config.sampling import RowsSource
 from arc_refinery.refining.config import sampling, tasks
 from arc_refinery.refining.domains.arc.prompts import FeedbackForm, Notation
@@ -47,7 +47,6 @@ class TemplateRows(RowsSource):
         None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
-    min_share: Share = Field(0.9, description="Share of the rows that the wording must fit; otherwise the run ends.")
 
 
 TestInputs = Literal["all", "one"]
