@@ -47,8 +47,9 @@ from arc_refinery.config.loading import (
 from arc_refinery.config.lora import Imitation, Lengths, Lora, Optimizer, OptimizerName
 from arc_refinery.config.rewards import RewardTerm
 from arc_refinery.config.sampling import (
+    BACKENDS,
     HUB_NAME,
-    Backend,
+    BackendName,
     Dtype,
     Megabytes,
     ModelConfig,

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from arc_refinery.config.base import ConfigError, explain, faults_of
 from arc_refinery.config.experiment import Experiment, Needs, Resources, Wanted
 from arc_refinery.config.layers import Layers, read_config
+from arc_refinery.config.sampling import BACKENDS
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import names_of, weight_names, without_module
 
@@ -180,21 +181,26 @@ def _environments(resources: Resources) -> list[Wanted]:
     return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]
 
 
+def _backend(sampler: str) -> BackendName:
+    """Return the backend of a trainer's sampler: of `vllm-colocate` `vllm`."""
+    return next(name for name in BACKENDS if name == sampler.partition("-")[0])
+
+
 def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
     """Return a line for each kind of job whose environment lacks what its settings need: vLLM, or torch for GPUs."""
     if any(map(os.environ.get, ("ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"))):  # they have all jobs' packages
         return []
-    samplers = [(f"{key}.backend", model.backend) for key, model in experiment.samplers.items()]
-    trainings = [("training.grpo.sampler", run.grpo.sampler) for run in experiment.runs.values()]
+    samplers = [(f"{key}.backend", str(model.backend), model.backend) for key, model in experiment.samplers.items()]
+    samplers_of_runs = {run.grpo.sampler for run in experiment.runs.values()}
+    trainings = [("training.grpo.sampler", name, _backend(name)) for name in samplers_of_runs]
     warnings = []
     for kind, settings in (("sample", samplers), ("train", trainings)):
         needs: Needs = getattr(experiment.resources, kind)  # both kinds may ask for GPUs
         packages = Path(sysconfig.get_path("purelib"))
         if needs.venv:
             packages = next(Path(needs.venv).glob("lib/python3*/site-packages"), Path(needs.venv))
-        lacking = sorted({f"vLLM ({key}: {value})" for key, value in settings if value.startswith("vllm")})
-        if any(packages.glob("*vllm*")):
-            lacking = []
+        needed = {f"{BACKENDS[name].title} ({key}: {value})": BACKENDS[name].package for key, value, name in settings}
+        lacking = sorted(what for what, package in needed.items() if not any(packages.glob(f"*{package}*")))
         if needs.gpus and (kind == "sample" or experiment.training) and any(packages.glob("torch-*+cpu.dist-info")):
             lacking.append(f"a torch for GPUs (resources.{kind}.gpus: {needs.gpus})")
         if lacking:

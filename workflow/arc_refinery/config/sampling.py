@@ -1,9 +1,10 @@
 """The sections `model` and `sandbox`, and keys of sections that name rows: a file on disk or on the hub."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -14,7 +15,33 @@ from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 Dtype = Literal["float32", "float16", "bfloat16"]
-Backend = Literal["transformers", "vllm"]
+BackendName = Literal["transformers", "vllm"]
+
+
+class Backend(NamedTuple):
+    """All that is asked about a library that samples; its memory is counted in sampling/gpu_memory.py."""
+
+    title: str
+    sampler: str  # class that is called as `open_sampler` (sampling/backends.py), loaded when it is used
+    package: str  # installed where it samples
+    keys: tuple[str, ...] = ()  # keys of `model` that it alone has; they are off by default
+    refused: Mapping[str, str] = {}  # other keys that must be off, and why
+    has_own_memory: bool = False  # takes a share of a GPU, so that MIG matters
+
+
+BACKENDS: Mapping[BackendName, Backend] = {
+    "transformers": Backend(
+        "transformers", "arc_refinery.sampling.transformers_sampler:TransformersSampler", "transformers"
+    ),
+    "vllm": Backend(
+        "vLLM",
+        "arc_refinery.sampling.vllm_sampler:VllmSampler",
+        "vllm",
+        keys=("batch_invariant", "kv_cache_gb"),
+        refused={"use_4bit_quantization": "vLLM 0.31 cannot load 4-bit bitsandbytes weights"},
+        has_own_memory=True,
+    ),
+}
 
 
 class ModelConfig(Strict):
@@ -25,7 +52,7 @@ class ModelConfig(Strict):
         None,
         description="For a hub model: branch, tag or commit; default: the default branch. The report shows the commit.",
     )
-    backend: Backend = Field("transformers", description="Library that samples from the model.")
+    backend: BackendName = Field("transformers", description="Library that samples from the model.")
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
     dtype: Dtype = Field(
         "float32", description="Precision of sampling and training; only float32 on a CPU repeats to the byte."
@@ -66,16 +93,13 @@ class ModelConfig(Strict):
 
     @model_validator(mode="after")
     def _the_backend_can(self) -> "ModelConfig":
-        if self.use_4bit_quantization and self.backend == "vllm":
-            raise ValueError(
-                "use_4bit_quantization with backend `vllm`: vLLM 0.31 cannot load 4-bit bitsandbytes weights; set "
-                "use_4bit_quantization to false, or backend to `transformers`"
-            )
-        for key, default in (("batch_invariant", "false"), ("kv_cache_gb", "null")):
-            if self.backend == "transformers" and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(
-                    f"{key} with backend `transformers`: only vLLM has it; set {key} to {default}, or backend to `vllm`"
-                )
+        reasons = dict(BACKENDS[self.backend].refused)
+        for name, other in BACKENDS.items():
+            if name != self.backend:
+                reasons |= dict.fromkeys(other.keys, f"only {other.title} has it")
+        for key, reason in reasons.items():
+            if getattr(self, key) != (off := type(self).model_fields[key].default):
+                raise ValueError(f"{key} with backend `{self.backend}`: {reason}; set {key} to {json.dumps(off)}")
         return self
 
 
@@ -87,7 +111,7 @@ Megabytes = Annotated[int, Field(ge=1, le=MAX_MEMORY_MB)]
 class Sandbox(Strict):
     cpu_seconds: Seconds = Field(
         1.0,
-        description="CPU time limit per program, over all its inputs. Twice this, and at least 10 seconds, ends one that sleeps.",
+        description="CPU time limit per program, over all its inputs; one that sleeps ends after twice this, at least 10 s.",
     )
     memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: Annotated[PositiveInt, GRADING] = Field(

@@ -9,7 +9,7 @@ from accelerate.utils import gather_object
 
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.config.rewards import PROGRAM_REWARDS, ScoredAttempt, improvement, solved
+from arc_refinery.refining.config.rewards import ScoredAttempt, solved
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
@@ -42,9 +42,10 @@ class Scorer:
         self.executors = executors
         self.ends = frozenset(ends)
         self.prompts = prompts
-        functions = [None if term.own_code else term.built_in[term.reward] for term in reward.terms]
-        self.program_reward = next((function for function in functions if function in PROGRAM_REWARDS), solved)
-        self.needs_parents = improvement in functions or None in functions
+        names = [term.reward for term in reward.terms]
+        of_program = settings.rewards[0].of_program
+        self.program_reward = next((of_program[name] for name in names if name in of_program), solved)
+        self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
         self.scored: list[ScoredCompletion] = []
         self.terms: dict[str, list[float]] = {}
         self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics

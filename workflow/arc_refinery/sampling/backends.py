@@ -11,7 +11,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol
 
-from arc_refinery.config import Backend, ModelConfig
+from arc_refinery.config import BACKENDS, ModelConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,6 @@ class Sampler(Protocol):
         ...
 
 
-# Loaded when they are used; each is called as `open_sampler`
-BACKENDS: dict[Backend, str] = {
-    "transformers": "arc_refinery.sampling.transformers_sampler:TransformersSampler",
-    "vllm": "arc_refinery.sampling.vllm_sampler:VllmSampler",
-}
-
-
 def open_sampler(
     model: ModelConfig,
     adapter: Path | None,
@@ -84,6 +77,6 @@ def open_sampler(
     report: Report = no_report,
 ) -> Sampler:
     """Load a model for sampling; `tokenizer` is its own."""
-    sampler: Sampler = resolve_name(BACKENDS[model.backend])(model, adapter, decoding, tokenizer)
+    sampler: Sampler = resolve_name(BACKENDS[model.backend].sampler)(model, adapter, decoding, tokenizer)
     sampler.report = report
     return sampler

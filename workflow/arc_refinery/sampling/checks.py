@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, NonNegativeInt, PositiveInt
 
-from arc_refinery.config import Lora, ModelConfig
+from arc_refinery.config import BACKENDS, Lora, ModelConfig
 from arc_refinery.errors import InputError
 from arc_refinery.files import read_json, reading
 from arc_refinery.models.shape import names_of, read_by_library, weight_names, without_module
@@ -36,9 +36,10 @@ class _GenerationSettings(BaseModel):
 
 def check_model(model: ModelConfig, adapter: Path | None) -> Any:
     """Return the tokenizer; raise `InputError` if the backend is not installed, or window or adapter do not fit."""
-    if model.backend == "vllm" and find_spec("vllm") is None:
-        raise InputError("backend is vllm, which is not installed here; see docs/run.md, or use transformers")
-    if model.backend == "vllm":
+    backend = BACKENDS[model.backend]
+    if find_spec(backend.package) is None:
+        raise InputError(f"backend is {model.backend}, which is not installed here; see docs/run.md, or use another")
+    if backend.has_own_memory:
         check_mig()
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise InputError("4-bit weights need bitsandbytes and a GPU; see docs/run.md, or do not quantize")

@@ -5,11 +5,11 @@ rewards: [solved, {reward: repetition, weight: -0.2}, rewards.py:score]
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
-from arc_refinery.config.rewards import RewardTerm, described
+from arc_refinery.config.rewards import Functions, RewardTerm, described
 from arc_refinery.sandbox import Status
 
 
@@ -57,27 +57,16 @@ class ScoredAttempt:
         return f"the task {self.task_id}"
 
 
-PROGRAM_REWARDS: list[Callable[[Any], float]] = []  # they read the program alone, so a parent has them, too
-Function = TypeVar("Function", bound=Callable[..., float])
-
-
-def program_reward(function: Function) -> Function:
-    PROGRAM_REWARDS.append(function)
-    return function
-
-
 def by_name(*functions: Callable[[Any], float]) -> dict[str, Callable[[Any], float]]:
     """Return rewards by the name that a config gives them: that of their function, with dashes."""
     return {function.__name__.replace("_", "-"): function for function in functions}
 
 
-@program_reward
 def solved(grade: Grade) -> float:
     """1 if the program is right, also on hidden checks"""
     return float(grade.is_solved)
 
 
-@program_reward
 def score(grade: Grade) -> float:
     """share of the shown checks that are right"""
     return grade.score
@@ -102,6 +91,7 @@ ATTEMPT_REWARDS = by_name(improvement, repetition, truncation)
 
 
 class AttemptTerm(RewardTerm):
-    built_in: ClassVar = by_name(solved, score) | ATTEMPT_REWARDS
+    of_program: ClassVar[Functions] = by_name(solved, score)  # they read the program alone, so a parent has them, too
+    built_in: ClassVar[Functions] = {**of_program, **ATTEMPT_REWARDS}
     example: ClassVar = "def score(attempt):"
     reward: str = Field(description=described(built_in, "docs/methods.md"))

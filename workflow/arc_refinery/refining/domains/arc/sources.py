@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count, islice
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import pyarrow as pa
 from tqdm import tqdm
@@ -66,6 +66,8 @@ def training_tables(problems: Problems, n_wanted: int, seed: int, n_jobs: int, l
                 raise InputError(f"{problems.path}: no row gives a task; expected BARC rows within problems.max_cells")
         case "hub":
             raise InputError(f"problems: {FETCH_FIRST}")
+        case _:
+            assert_never(problems.source)
 
 
 def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> Iterator[Task]:
@@ -83,6 +85,8 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
             solutions = Path(task_set.solutions) if task_set.solutions else None
             path, leave_out = Path(str(task_set.path)), task_set.leave_out_too_large
             yield from read_set(path, solutions, task_set.only, leave_out, left_out)
+        case _:
+            assert_never(task_set.source)
 
 
 def _with_different_inputs(tasks: Iterable[Task], left_out: Counter[str]) -> Iterator[Task]:

@@ -9,7 +9,7 @@ from arc_refinery.config.base import PROMPTS, Line, PositiveInt
 from arc_refinery.config.rewards import described, distinct
 from arc_refinery.refining.config import rewards, sampling, tasks, training
 from arc_refinery.refining.config.experiment import Refining
-from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, Grade, by_name, program_reward, score, solved
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, Grade, by_name, score, solved
 from arc_refinery.refining.config.rows import RowsEvaluation, RowsExperiment, RowsSet
 
 PLAIN = "plain"
@@ -66,20 +66,19 @@ class Evaluation(RowsEvaluation):
     sets: tuple[TaskSet, ...] = Field(min_length=1, description=RowsEvaluation.model_fields["sets"].description)
 
 
-@program_reward
 def tests(grade: Any) -> float:
     """share of all tests that pass"""
     return float(grade.passed)
 
 
-@program_reward
 def staged(grade: Grade) -> float:
     """0.1 if its calls of the shown tests end, 0.2 x share of the shown tests, 0.7 if it passes all"""
     return 0.1 * grade.is_valid + 0.2 * grade.score + 0.7 * grade.is_solved
 
 
 class AttemptTerm(rewards.AttemptTerm):
-    built_in: ClassVar = by_name(solved, score, tests, staged) | ATTEMPT_REWARDS
+    of_program: ClassVar = by_name(solved, score, tests, staged)
+    built_in: ClassVar = of_program | ATTEMPT_REWARDS
     reward: str = Field(description=described(built_in, "docs/methods.md"))
 
 

@@ -15,7 +15,7 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
 from arc_refinery.config.rewards import described
 from arc_refinery.refining.config import rewards
-from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, by_name, program_reward, solved
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, by_name, solved
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,24 +46,22 @@ class Grade(rewards.Grade):
         return self.correct_grids == 1.0
 
 
-@program_reward
 def arc_v1(grade: Grade) -> float:
     """1 + 8 × share of correct grids + pixel score (0 without valid outputs)"""
     return 1.0 + 8.0 * grade.correct_grids + grade.pixel_score if grade.is_valid else 0.0
 
 
-@program_reward
 def arc_v2_no_pixel_score(grade: Grade) -> float:
     """1 + 9 × share of correct grids (0 without valid outputs)"""
     return 1.0 + 9.0 * grade.correct_grids if grade.is_valid else 0.0
 
 
-@program_reward
 def staged(grade: Grade) -> float:
     """1 for code + 1 for valid outputs + share of correct grids"""
     return float(bool(grade.code and grade.code.strip())) + float(grade.is_valid) + grade.correct_grids
 
 
 class AttemptTerm(rewards.AttemptTerm):
-    built_in: ClassVar = by_name(arc_v1, arc_v2_no_pixel_score, staged, solved) | ATTEMPT_REWARDS
+    of_program: ClassVar = by_name(arc_v1, arc_v2_no_pixel_score, staged, solved)
+    built_in: ClassVar = of_program | ATTEMPT_REWARDS
     reward: str = Field(description=described(built_in, "docs/methods.md"))
