@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from arc_refinery.config.base import ConfigError, explain, faults_of
 from arc_refinery.config.experiment import Experiment, Needs, Resources, Wanted
 from arc_refinery.config.layers import Layers, read_config
-from arc_refinery.config.sampling import BACKENDS
+from arc_refinery.config.sampling import BACKENDS, BackendName
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import names_of, weight_names, without_module
 

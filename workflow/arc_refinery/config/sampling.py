@@ -111,7 +111,7 @@ Megabytes = Annotated[int, Field(ge=1, le=MAX_MEMORY_MB)]
 class Sandbox(Strict):
     cpu_seconds: Seconds = Field(
         1.0,
-        description="CPU time limit per program, over all its inputs; one that sleeps ends after twice this, at least 10 s.",
+        description="CPU time limit per program, over all its inputs; twice this, at least 10 s, ends one that sleeps.",
     )
     memory_mb: Megabytes = Field(512, description="Memory limit per program, above the server's own.")
     programs_per_child: Annotated[PositiveInt, GRADING] = Field(
