@@ -139,6 +139,26 @@ _OF_TYPE = {
 }
 
 
+# Keys of earlier versions, and where they went
+GONE = {
+    r"(.*\.)?grpo\.(epsilon|entropy_coef)": "give it among the keywords of `training.grpo.trl`",
+    r"(.*\.)?grpo\.(num_iterations|keep_best|frequency_penalty|importance_sampling_(level|mode|cap))": (
+        "it has one value now; remove it"
+    ),
+    r"training\.guard\.(max_truncated|max_repetition|min_reward|max_kl)": "it has one value now; remove it",
+    r"training\.sft\.(loss_type|demonstrations\.n_parents)": "it has one value now; remove it",
+    r"(model|models\.[^.]*)\.kv_cache_dtype": "vLLM's cache has the precision of the weights; remove it",
+    r"sandbox\.wall_seconds": "it is twice cpu_seconds, and at least 10 seconds; remove it",
+    r"resources\.\w+\.(gpu_capability|gpu_cuda)": (
+        "give another value with `--set-resources <rule>:gpus_minimum_capability=7.5` (docs/run.md)"
+    ),
+    r"resources\.cpu\.(disk_mb|gpus|gpu_mem_mb)": "such jobs use no GPU and 2,000 MB of disk; remove it",
+    r"evaluation\.arms\.turns\.(select|n_parents|include_errors)": "set it for all turns, in `refinement`",
+    r"training\.evaluated_tasks": "tasks that are evaluated are left out of training; remove it",
+    r"template_rows\.min_share": "it has one value now; remove it",
+}
+
+
 def faults_of(error: ValidationError) -> list[Any]:
     """Return the faults that pydantic found; it also calls a list empty if its only item is wrong."""
     return [fault for fault in error.errors() if fault["type"] != "too_short" or not fault["input"]]
@@ -151,6 +171,10 @@ def explain(problem: Any, section: type[BaseModel] | None = None) -> str:
     is_odd = isinstance(problem["input"], float) and not isfinite(problem["input"])
     match "finite_number" if is_odd else problem["type"]:
         case "extra_forbidden":
+            place = ".".join(str(part) for part in problem["loc"] if not isinstance(part, int))
+            for gone, instead in GONE.items():
+                if re.fullmatch(gone, place):
+                    return f"{key} is gone: {instead}"
             similar = _similar_key(section, problem["loc"]) if section else ""
             return f"{key} is not a known key; {similar or 'see config/README.md for the known ones'}"
         case "missing":
