@@ -3,7 +3,7 @@
 
 rule wording:
     input:
-        inputs.rows_files(experiment, experiment.template_rows),
+        inputs.rows_files(experiment, experiment.arc.template_rows),
     output:
         kind.inputs.templates(experiment),
     log:
@@ -14,11 +14,10 @@ rule wording:
     resources:
         **needs("cpu"),
     params:
-        n_rows=experiment.template_rows.n_rows,
-        colors=shlex.join(["--colors", *experiment.model.colors] if experiment.model.colors else []),
+        n_rows=experiment.arc.template_rows.n_rows,
         folder=subpath(output[0], parent=True),
     message:
         "learn the wording of the model's training rows"
     shell:
         "{resources.venv_on_path}arc-refinery prompts learn --messages {input} --n-rows {params.n_rows}"
-        " {params.colors} --output {params.folder} > {log} 2>&1"
+        " --output {params.folder} > {log} 2>&1"

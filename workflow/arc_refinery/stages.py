@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
-from pydantic import AfterValidator, BaseModel, TypeAdapter, ValidationError
+from pydantic import AfterValidator, TypeAdapter, ValidationError
 
 from arc_refinery.config import KINDS, Experiment, Imitation, Lora, ModelConfig, Seed, experiment_class, part
-from arc_refinery.config.base import explain, faults_of, sections_in
+from arc_refinery.config.base import explain, faults_of
 from arc_refinery.config.layers import merged
 from arc_refinery.errors import InputError
 from arc_refinery.files import decode_json
@@ -36,8 +36,6 @@ NO_DEMONSTRATIONS = (
     "question needs a worked solution whose results the tools give. What is too long needs a larger "
     "training.max_seq_length and max_completion_length, or generation.max_episode_tokens"
 )
-# Places of sections in an experiment, where the name of the argument is not the key
-PLACES = {"task_set": "evaluation.sets", "grpo": "training.grpo", "demonstrations": "training.sft.demonstrations"}
 Stage = Callable[..., None]
 
 
@@ -121,7 +119,7 @@ def validated(
                 continue
             value = value[0] if value else None
         try:
-            arguments[name] = TypeAdapter(_own_class(hint, name, experiment)).validate_python(value)
+            arguments[name] = TypeAdapter(experiment.section_types().get(name, hint)).validate_python(value)
         except ValidationError as error:
             faults += [explain({**fault, "loc": (label, *fault["loc"])}) for fault in faults_of(error)]
     if faults:
@@ -131,19 +129,6 @@ def validated(
 
 def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
-def _own_class(hint: Any, name: str, experiment: type[BaseModel]) -> Any:
-    """Return the class of a section that the domain has instead."""
-    section: type[BaseModel] = experiment
-    for key in PLACES.get(name, name).split("."):
-        if key not in section.model_fields or not (inside := sections_in(section, key)):
-            return hint
-        (section, *_) = inside
-    usual = next(
-        (kind for kind in (hint, *get_args(hint)) if isinstance(kind, type) and issubclass(kind, BaseModel)), None
-    )
-    return section if usual and section is not usual and issubclass(section, usual) else hint
 
 
 def _json(where: str, words: Sequence[str]) -> dict[str, Any]:

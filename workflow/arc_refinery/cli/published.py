@@ -32,7 +32,8 @@ class Published(Command):
     def prompts(self, path: Path, n_predictions: int, batch_size: int, answer: int) -> Path:
         """Return the file of prompts; those for tasks are written to `path`."""
         from arc_refinery import records
-        from arc_refinery.refining.domains.arc.config import Sampling
+        from arc_refinery.refining.config import Sampling
+        from arc_refinery.refining.domains.arc.config import Showing
         from arc_refinery.refining.domains.arc.prompt_files import prompts_in
         from arc_refinery.refining.domains.arc.records import Prompt
 
@@ -41,11 +42,10 @@ class Published(Command):
         sampling = Sampling(
             n_predictions=n_predictions,
             batch_size=batch_size,
-            use_data_augmentation=self.use_data_augmentation,
-            test_inputs="one",
             max_output_tokens=answer,
         )
-        prompts = prompts_in(self.dataset_path, sampling, self.template, None, self.model_path, seed=0)
+        shown = Showing(use_data_augmentation=self.use_data_augmentation, test_inputs="one")
+        prompts = prompts_in(self.dataset_path, sampling, shown, self.template, self.model_path, seed=0)
         records.write(path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
         return path
 

@@ -155,7 +155,10 @@ GONE = {
     r"resources\.cpu\.(disk_mb|gpus|gpu_mem_mb)": "such jobs use no GPU and 2,000 MB of disk; remove it",
     r"evaluation\.arms\.turns\.(select|n_parents|include_errors)": "set it for all turns, in `refinement`",
     r"training\.evaluated_tasks": "tasks that are evaluated are left out of training; remove it",
-    r"template_rows\.min_share": "it has one value now; remove it",
+    r"sampling\.(use_data_augmentation|test_inputs)|template_rows": "it is a key of the section `arc` now",
+    r"parts\.use_data_augmentation": "it is `arc.augment_parts` now",
+    r"model\.colors": "give a template folder its own (notation.json); remove it",
+    r"(arc\.)?template_rows\.min_share": "it has one value now; remove it",
 }
 
 

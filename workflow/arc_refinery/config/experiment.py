@@ -9,7 +9,7 @@ from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from arc_refinery.config.base import (
     AT,
@@ -24,7 +24,7 @@ from arc_refinery.config.base import (
 )
 from arc_refinery.config.grpo import ADVANTAGE
 from arc_refinery.config.own_code import OwnCode
-from arc_refinery.config.rewards import RewardTerm
+from arc_refinery.config.rewards import Functions, RewardTerm, function_of
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
 from arc_refinery.models.hub import Download, distinct
@@ -201,6 +201,16 @@ class Experiment(Strict):
         """Terms of the reward of GRPO."""
         return getattr(self.training and self.training.grpo, "rewards", ())
 
+    @classmethod
+    def section_types(cls) -> Mapping[str, type[BaseModel]]:
+        """Classes of arguments of stages, where they depend on the domain."""
+        return {}
+
+    @property
+    def reward_functions(self) -> Functions:
+        """Built-in terms of the reward, by name."""
+        return {}
+
     @property
     def own_functions(self) -> list[tuple[str, OwnCode, str]]:
         """The user's functions: the key that names one, its code, and an example of its first line."""
@@ -256,6 +266,16 @@ class Experiment(Strict):
                     f"(model.n_threads), and threads that share a core are many times slower; leave cpus out, or set "
                     f"it to {n_threads} or more"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _rewards_are_known(self) -> "Experiment":
+        for run in self.runs.values():
+            for number, term in enumerate(getattr(run.grpo, "rewards", ())):
+                try:
+                    _ = term.own_code or function_of(term, self.reward_functions)
+                except ValueError as error:
+                    raise ValueError(f"training.grpo.rewards.{number}.reward: {error}") from None
         return self
 
     @model_validator(mode="after")

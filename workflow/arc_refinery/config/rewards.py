@@ -32,7 +32,6 @@ class ByTurn(float):
 
 class RewardTerm(Entry):
     key: ClassVar = "reward"
-    built_in: ClassVar[Functions]
     example: ClassVar[str]  # first line of a function of the user
     reward: str
     weight: float = Field(1.0, ge=-1e6, le=1e6, description="The term is multiplied by it; below 0 it is a penalty.")
@@ -55,11 +54,7 @@ class RewardTerm(Entry):
         return {"reward": reward, "weight": weight}
 
     @model_validator(mode="after")
-    def _names_a_reward(self) -> Self:
-        if self.own_code is None and self.reward not in self.built_in:
-            raise ValueError(
-                f"{self.reward!r:.100} is not a reward; expected {', '.join(self.built_in)}, or `file.py:name`"
-            )
+    def _changes_the_reward(self) -> Self:
         if self.weight == 0.0:
             raise ValueError(f"weight of {self.reward} is 0, so it changes nothing; remove the entry")
         return self
@@ -69,6 +64,13 @@ def described(functions: Functions, page: str) -> str:
     """Return what the docs say about the key `reward` of a kind."""
     names = [f"`{name}`: {str(function.__doc__).rstrip('.')}" for name, function in functions.items()]
     return f"{'; '.join(names)}; or `file.py:name`, a function of your own ({page})."
+
+
+def function_of(term: RewardTerm, functions: Functions) -> Callable[[Any], float]:
+    """Return a built-in function; raise `ValueError` if there is none of this name."""
+    if term.reward not in functions:
+        raise ValueError(f"{term.reward!r:.100} is not a reward; expected {', '.join(functions)}, or `file.py:name`")
+    return functions[term.reward]
 
 
 def distinct(terms: tuple[Term, ...]) -> tuple[Term, ...]:

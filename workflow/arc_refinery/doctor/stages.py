@@ -22,7 +22,8 @@ from arc_refinery.config.experiment import DISK_MB
 from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor import machine
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
-from arc_refinery.refining.domains.arc.config import Grpo, Sampling, TaskSet
+from arc_refinery.refining.config import Grpo, Sampling
+from arc_refinery.refining.domains.arc.config import Showing, TaskSet
 from arc_refinery.runs.project import project_files
 from arc_refinery.runs.screen import own_lines
 
@@ -155,8 +156,12 @@ def _prompts(path: Path) -> Path:
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = list(tasks_of_set(task_set, 300, Counter()))
-    sampling = Sampling(max_output_tokens=N_TOKENS, use_data_augmentation=False)
-    prompts = first_turn_prompts(Domain(), tasks, 1, sampling, load_template(TEMPLATE), Renderer(str(MODEL)), 0)
+    sampling, template, shown = (
+        Sampling(max_output_tokens=N_TOKENS),
+        load_template(TEMPLATE),
+        Showing(use_data_augmentation=False),
+    )
+    prompts = first_turn_prompts(Domain(), tasks, 1, sampling, template, Renderer(str(MODEL)), 0, own=shown)
     records.write(path, Prompt, prompts, 0, {})
     return path
 

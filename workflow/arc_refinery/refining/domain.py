@@ -25,8 +25,10 @@ from pydantic import PlainValidator
 
 from arc_refinery import records
 from arc_refinery.config import Sandbox, domain_part
+from arc_refinery.config.rewards import Functions
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
+from arc_refinery.refining.config.rewards import REWARDS
 from arc_refinery.refining.metrics import Metric
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code, next_turn, opening
@@ -70,6 +72,7 @@ class Domain:
 
     task_class: type[Any]  # a frozen dataclass with KIND "tasks", whose first field is `task_id`
     grade_class: type[Any] | None = None  # a frozen subclass of `Grade`: what `grade` yields
+    program_rewards: ClassVar[Functions] = REWARDS  # built-in rewards that read the program alone, by name
     # Records. Their `detail` is, by default, the task of a prompt and the grade of a verdict, without its code.
     prompt_class: type[Any] = records.Prompt
     attempt_class: type[Any] = records.Attempt
@@ -164,8 +167,11 @@ class Domain:
         """Return the texts by name, for their length and for the hash of settings."""
         return {}
 
-    def first_turn(self, task: Any, rng: np.random.Generator, sampling: Any, wording: Any) -> Question:
-        """Return the conversation that asks for a task's program; `rng` is for augmentation."""
+    def first_turn(self, task: Any, rng: np.random.Generator, own: Any, wording: Any) -> Question:
+        """Return the conversation that asks for a task's program; `rng` is for augmentation.
+
+        `own` says how to show the task, if the domain's config has keys for that (`Refining.own_of`).
+        """
         raise NotImplementedError
 
     def feedback(self, prompt: Any, grade: Any, wording: Any) -> str:

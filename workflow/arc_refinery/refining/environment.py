@@ -8,6 +8,7 @@ from arc_refinery.config import Lengths
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.refining.config import Grpo, History
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.refill import Refill, Rollout, answer_once
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
@@ -35,7 +36,7 @@ class RefineEnvironment:
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a reward of the user cannot be imported."""
-        self.reward = Reward(self.training.rewards)
+        self.reward = Reward(self.training.rewards, {**self.domain.program_rewards, **ATTEMPT_REWARDS})
         rows = [{"prompt": prompt.conversation, "prompt_index": index} for index, prompt in enumerate(self.prompts)]
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
 

@@ -21,8 +21,9 @@ def first_turn_prompts(
     renderer: Renderer,
     seed: int,
     branch: str = "turn1",
+    own: Any = None,
 ) -> Iterator[Prompt]:
-    """Yield one prompt per `batch_size` completions of each task.
+    """Yield one prompt per `batch_size` completions of each task; `own`: `Domain.first_turn`.
 
     How a prompt shows its task depends only on the seed, the branch, the task and the prompt's number. So the prompts
     of the first 64 of 128 completions are those of a run with 64, and training prompts differ from evaluation prompts.
@@ -31,7 +32,7 @@ def first_turn_prompts(
     for task in tasks:
         for start in range(0, n_predictions, sampling.batch_size):
             number = start // sampling.batch_size
-            shown = domain.first_turn(task, stream(seed, purpose, task.task_id, number), sampling, wording)
+            shown = domain.first_turn(task, stream(seed, purpose, task.task_id, number), own, wording)
             if shown.detail is None:
                 shown = shown._replace(detail=task)
             n_completions = min(sampling.batch_size, n_predictions - start)

@@ -59,10 +59,16 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
     return job(
         experiment,
         model=_prompted(experiment, sampled.model, sampled.model.window),
-        sampling=without(experiment.sampling_of(tasks).model_copy(update=changes), ATTEMPTS),
+        sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
+        **_own(experiment, tasks),
         branch="turn1",
         seed=sampled.seed,
     )
+
+
+def _own(experiment: Refining, tasks: str) -> dict[str, Any]:
+    own = experiment.own_of(tasks)
+    return {"own": own} if own else {}
 
 
 def sample(experiment: Refining, tasks: str, branch: str) -> Job:
@@ -129,7 +135,8 @@ def training_prompts(experiment: Refining, tasks: str) -> Job:
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
         prompted = without(changed, ATTEMPTS)
-        return job(experiment, model=model, sampling=prompted, branch="training", seed=experiment.seed)
+        own = _own(experiment, tasks)
+        return job(experiment, model=model, sampling=prompted, **own, branch="training", seed=experiment.seed)
     return _next_turn(  # one prompt per task, which refines its best incorrect attempt
         experiment,
         tasks,

@@ -43,7 +43,7 @@ class Scorer:
         self.ends = frozenset(ends)
         self.prompts = prompts
         names = [term.reward for term in reward.terms]
-        of_program = settings.rewards[0].of_program
+        of_program = domain.program_rewards
         self.program_reward = next((of_program[name] for name in names if name in of_program), solved)
         self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
         self.scored: list[ScoredCompletion] = []

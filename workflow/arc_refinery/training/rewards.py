@@ -7,7 +7,8 @@ from typing import Any
 from arc_refinery.config import RewardTerm
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction, number_in
-from arc_refinery.config.rewards import ByTurn
+from arc_refinery.config.rewards import ByTurn, Functions, function_of
+from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.training.step_metrics import REWARD_TERM
 
@@ -17,11 +18,11 @@ MAX_REWARD = 1e9  # from a function of the user; sums and squares of rewards hav
 class Reward:
     """The terms of a reward; a completion is what their functions take, with the text `about` for errors."""
 
-    def __init__(self, terms: Sequence[RewardTerm]) -> None:
-        """Import the user's files; raise `InputError` if one cannot be used."""
+    def __init__(self, terms: Sequence[RewardTerm], built_in: Functions) -> None:
+        """Import the user's files; raise `InputError` if one cannot be used, or a term is not known."""
         self.terms = tuple(terms)
         self._functions = {
-            term.name: _own_score(term.own_code) if term.own_code else term.built_in[term.reward] for term in terms
+            term.name: _own_score(term.own_code) if term.own_code else _known(term, built_in) for term in terms
         }
 
     def identity(self) -> dict[str, object]:
@@ -51,6 +52,13 @@ class Reward:
 
     def metrics(self, values: Mapping[str, Sequence[float]]) -> dict[str, float]:
         return {f"{REWARD_TERM}{name}": fmean(term_values) for name, term_values in values.items()}
+
+
+def _known(term: RewardTerm, built_in: Functions) -> Callable[[Any], float]:
+    try:
+        return function_of(term, built_in)
+    except ValueError as error:
+        raise InputError(f"rewards: {error}") from None
 
 
 def _own_score(code: OwnCode) -> Callable[[Any], float]:

@@ -1,7 +1,7 @@
 """The section `evaluation`: arms, turns, sets."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -168,8 +168,11 @@ class Primary(Strict):
         return "tasks solved" if self.turn is None else f"right attempts in turn {self.turn}"
 
 
-class Evaluation(Strict):
-    sets: tuple[TaskSet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
+AnySet = TypeVar("AnySet", bound=TaskSet, covariant=True)
+
+
+class Evaluation(Strict, Generic[AnySet]):
+    sets: tuple[AnySet, ...] = Field(min_length=1, description="Sets of tasks that the arms are compared on.")
     arms: tuple[Arm, ...] = Field(
         min_length=1,
         description="Ways to answer that are compared; the first one is the baseline of the others.",
@@ -191,7 +194,7 @@ class Evaluation(Strict):
     )
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> "Evaluation":
+    def _names_are_unique(self) -> Self:
         for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
             if twice := {name for name in names if names.count(name) > 1}:
                 raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")

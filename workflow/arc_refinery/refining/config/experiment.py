@@ -7,18 +7,31 @@ from math import isinf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared
-from arc_refinery.config.base import AT, ConfigError, Line, Name, RunName, explain, faults_of, run_and_step
+from arc_refinery.config.base import (
+    AT,
+    ConfigError,
+    Line,
+    Name,
+    RunName,
+    Strict,
+    explain,
+    faults_of,
+    run_and_step,
+    sections_in,
+)
 from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
+from arc_refinery.config.rewards import Functions
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, REWARDS
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.refining.config.training import Training
@@ -41,6 +54,9 @@ class Refining(Compared[Arm]):
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
     domain: Line = Field(description="What is refined: `arc`, `code`, or the package of a domain of your own.")
     executes_tasks: ClassVar[bool] = False  # whether only executing a task's own program tells if it can be used
+    refines_errors: ClassVar[bool] = False  # default of refinement.include_errors
+    program_rewards: ClassVar[Functions] = REWARDS  # by name: those that read the program alone
+    usual_reward: ClassVar[str] = "solved"  # default of training.grpo.rewards
     forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
     model: PromptedModel = Field(description="The model that answers.")
     models: Mapping[RunName, Mapping[str, Any]] = Field(
@@ -56,7 +72,7 @@ class Refining(Compared[Arm]):
         default_factory=lambda: Refinement(), description="Selection of the attempts to refine."
     )
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
-    evaluation: Evaluation = Field(description="Arms to compare.")
+    evaluation: Evaluation[TaskSet] = Field(description="Arms to compare.")
     resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     shards_per_grading_job: int = Field(
         1,
@@ -224,9 +240,19 @@ class Refining(Compared[Arm]):
         """Files that these settings name."""
         return []
 
-    def sampling_of(self, tasks: str) -> Sampling:
-        """The settings that the prompts of a part or an evaluation set are made with."""
-        return self.sampling
+    @classmethod
+    def section_types(cls) -> dict[str, type[BaseModel]]:
+        (evaluation,) = sections_in(cls, "evaluation")
+        (problems,), (task_set,) = sections_in(cls, "problems"), sections_in(evaluation, "sets")
+        return {"problems": problems, "task_set": task_set}
+
+    @property
+    def reward_functions(self) -> Functions:
+        return {**self.program_rewards, **ATTEMPT_REWARDS}
+
+    def own_of(self, tasks: str) -> Strict | None:
+        """How the domain shows tasks in the prompts of a part or an evaluation set; None: in one way."""
+        return None
 
     @property
     def training_tasks(self) -> list[str]:
@@ -387,6 +413,18 @@ class Refining(Compared[Arm]):
     def branches(self) -> list[str]:
         """Folder names of all turns of all arms, each once."""
         return list(dict.fromkeys(branch for arm in self.arms for branch in arm.branches))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_values_are_the_domains(cls, config: Any) -> Any:
+        """Fill in defaults that depend on the domain."""
+        if not isinstance(config, dict):
+            return config
+        refinement, training = config.get("refinement", {}), config.get("training")
+        config = config | {"refinement": {"include_errors": cls.refines_errors} | refinement}
+        if isinstance(training, dict) and isinstance(grpo := training.get("grpo"), dict):
+            config |= {"training": training | {"grpo": {"rewards": [cls.usual_reward]} | grpo}}
+        return config
 
     @model_validator(mode="after")
     def _names_are_free(self) -> Self:

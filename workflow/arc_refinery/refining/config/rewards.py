@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from arc_refinery.config.rewards import Functions, RewardTerm, described
+from arc_refinery.config.rewards import RewardTerm, described
 from arc_refinery.sandbox import Status
 
 
@@ -90,8 +90,9 @@ def truncation(attempt: ScoredAttempt) -> float:
 ATTEMPT_REWARDS = by_name(improvement, repetition, truncation)
 
 
+REWARDS = by_name(solved, score)  # of every domain; they read the program alone, so a parent has them, too
+
+
 class AttemptTerm(RewardTerm):
-    of_program: ClassVar[Functions] = by_name(solved, score)  # they read the program alone, so a parent has them, too
-    built_in: ClassVar[Functions] = {**of_program, **ATTEMPT_REWARDS}
     example: ClassVar = "def score(attempt):"
-    reward: str = Field(description=described(built_in, "docs/methods.md"))
+    reward: str = Field(description=described({**REWARDS, **ATTEMPT_REWARDS}, "docs/methods.md"))

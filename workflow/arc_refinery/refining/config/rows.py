@@ -35,12 +35,8 @@ class RowsSet(TaskSet, RowsSource):
         return [Wanted(f"{key}.path", Path(self.path), f"a file of {self.content}")] if self.path else []
 
 
-class RowsEvaluation(Evaluation):
-    sets: tuple[RowsSet, ...] = Field(min_length=1, description=Evaluation.model_fields["sets"].description)
-
-
 class RowsExperiment(Refining):
-    evaluation: RowsEvaluation = Field(description=Refining.model_fields["evaluation"].description)
+    evaluation: Evaluation[RowsSet] = Field(description=Refining.model_fields["evaluation"].description)
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
         return {"task_set": with_local_path(self, self.evaluation_set(tasks))}

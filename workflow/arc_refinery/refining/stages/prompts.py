@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ATTEMPTS, Line, PositiveInt, Sandbox, Seed, marked
-from arc_refinery.config.base import PROMPTS
+from arc_refinery.config.base import PROMPTS, Strict
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.refining.config import Demonstrations, FeedbackKind, PromptChoice, PromptedModel, Refinement, Sampling
@@ -37,6 +37,7 @@ def first_prompts(
     sampling: Sampling,
     branch: Line,
     seed: Seed,
+    own: Strict | None = None,
     *,
     tasks: Path,
     overlap: Path | None = None,
@@ -58,7 +59,7 @@ def first_prompts(
     wording, renderer, answer = wording_of(domain, model), Renderer(model.path), sampling.max_output_tokens
     renderer.check_texts(domain.texts(wording), model.window - answer)
     asked = (task for task in records.read(tasks, domain.task_class) if task.task_id not in excluded)
-    prompts = first_turn_prompts(domain, asked, sampling.n_predictions, sampling, wording, renderer, seed, branch)
+    prompts = first_turn_prompts(domain, asked, sampling.n_predictions, sampling, wording, renderer, seed, branch, own)
     settings = sampling.model_dump(exclude=marked(type(sampling), ATTEMPTS))
     settings |= {"template": domain.texts(wording), "max_model_len": model.window, "branch": branch}
     write_prompts(domain.prompt_class, output, prompts, model.window, answer, seed, settings, [tasks])

@@ -28,11 +28,12 @@ from arc_refinery.config.base import (
 from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
+from arc_refinery.config.rewards import Functions
 from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
-from arc_refinery.tool_use.config.rewards import ToolGrpo
+from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
@@ -291,6 +292,10 @@ class ToolUse(Compared[ToolArm]):
             ]
             taken += offered
         return faults
+
+    @property
+    def reward_functions(self) -> Functions:
+        return REWARDS
 
     @property
     def samplers(self) -> dict[str, ModelConfig]:

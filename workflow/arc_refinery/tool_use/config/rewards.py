@@ -61,7 +61,6 @@ def faulty_calls(episode: Episode) -> float:
 
 
 class EpisodeTerm(RewardTerm):
-    built_in: ClassVar = REWARDS
     example: ClassVar = "def score(episode):"
     reward: str = Field(description=described(REWARDS, "docs/tool-use.md"))
 

@@ -29,7 +29,7 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Generation
-from arc_refinery.tool_use.config.rewards import CORRECT, ToolGrpo
+from arc_refinery.tool_use.config.rewards import CORRECT, REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
@@ -295,7 +295,7 @@ class ToolEnvironment:
     executors: tuple[Executor, Executor]  # run programs; compare their values
     files_hash: str  # hash of what tools read
     seed: int
-    reward: Reward = field(default_factory=lambda: Reward(CORRECT))
+    reward: Reward = field(default_factory=lambda: Reward(CORRECT, REWARDS))
 
     def __post_init__(self) -> None:
         self.tool_sets: list[list[ToolSignature]] = []  # all different ones

@@ -18,7 +18,7 @@ from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
 from arc_refinery.refining.domains.arc import metrics as arc_metrics
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade, Problems, Sampling, TaskSet
+from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade, Problems, Showing, TaskSet
 from arc_refinery.refining.domains.arc.demonstrations import may_be_learned, source_answers
 from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
@@ -42,6 +42,7 @@ from arc_refinery.sandbox import Executor, Status
 
 
 class Domain(domain.Domain):
+    program_rewards = REWARDS
     task_class, prompt_class, attempt_class, verdict_class = Task, Prompt, Attempt, Verdict
 
     # Tasks
@@ -82,8 +83,8 @@ class Domain(domain.Domain):
         colors = {f"color {number}": word for number, word in enumerate(wording.notation.colors)}
         return {name: text for name, text in texts.items() if isinstance(text, str)} | colors
 
-    def first_turn(self, task: Task, rng: np.random.Generator, sampling: Sampling, wording: Template) -> Question:
-        return augmented_first_turn(task, rng, sampling, wording)
+    def first_turn(self, task: Task, rng: np.random.Generator, own: Showing | None, wording: Template) -> Question:
+        return augmented_first_turn(task, rng, own or Showing(), wording)
 
     def feedback(self, prompt: Prompt, grade: Grade, wording: Template) -> str:
         if not grade.is_valid:

@@ -7,17 +7,17 @@ import numpy as np
 from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.tasks import Task
 from arc_refinery.refining.domain import Question
-from arc_refinery.refining.domains.arc.config.sampling import Sampling
+from arc_refinery.refining.domains.arc.config.sampling import Showing
 from arc_refinery.refining.domains.arc.prompts import Template, first_turn
 from arc_refinery.refining.domains.arc.records import ShownTask
 
 
-def augmented_first_turn(task: Task, rng: np.random.Generator, sampling: Sampling, template: Template) -> Question:
+def augmented_first_turn(task: Task, rng: np.random.Generator, own: Showing, template: Template) -> Question:
     """Draw the augmentation, the order of the train pairs and, if only one is shown, the test input."""
     augmentation, order = IDENTITY, tuple(range(len(task.train)))
-    if sampling.use_data_augmentation:
+    if own.use_data_augmentation:
         augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
-    only_test = int(rng.integers(len(task.test))) if sampling.test_inputs == "one" else None
+    only_test = int(rng.integers(len(task.test))) if own.test_inputs == "one" else None
     return first_turn_in(task, augmentation, order, template, only_test)
 
 

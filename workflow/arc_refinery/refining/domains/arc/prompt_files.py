@@ -13,7 +13,8 @@ from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.kaggle import read_json, tasks_in
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.domain import Domain as Arc
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt, ShownTask
@@ -22,9 +23,9 @@ from arc_refinery.refining.prompts import Renderer
 
 
 def prompts_in(
-    path: Path, sampling: Sampling, template: str, colors: tuple[str, ...] | None, model_path: str, seed: int
+    path: Path, sampling: Sampling, shown: Showing, template: str, model_path: str, seed: int
 ) -> Iterator[Prompt]:
-    """Yield the prompts of a file; those for tasks are made as `sampling` says, in the words of `template`."""
+    """Yield the prompts of a file; those for tasks as `sampling` and `shown` say, in the words of `template`."""
     is_json = path.suffix in (".json", ".gz")
     if not is_json and records.kind_of(path) == "prompts":
         yield from records.read(path, Prompt)
@@ -35,8 +36,9 @@ def prompts_in(
         yield from _second_turns(content, path, renderer)
         return
     tasks = tasks_in(content, path) if is_json else records.read(path, Task)
-    wording = load_template(template, colors)
-    prompts = first_turn_prompts(Arc(), tasks, sampling.n_predictions, sampling, wording, renderer, seed)
+    wording = load_template(template)
+    n = sampling.n_predictions
+    prompts = first_turn_prompts(Arc(), tasks, n, sampling, wording, renderer, seed, own=shown)
     yield from (prompt for prompt in prompts if isinstance(prompt, Prompt))
 
 

@@ -1,16 +1,16 @@
 """The config of the domain `code`."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from arc_refinery.config.base import PROMPTS, Line, PositiveInt
-from arc_refinery.config.rewards import described, distinct
-from arc_refinery.refining.config import rewards, sampling, tasks, training
+from arc_refinery.config.base import PositiveInt
+from arc_refinery.refining.config import tasks
+from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining
-from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, Grade, by_name, score, solved
-from arc_refinery.refining.config.rows import RowsEvaluation, RowsExperiment, RowsSet
+from arc_refinery.refining.config.rewards import Grade, by_name, score, solved
+from arc_refinery.refining.config.rows import RowsExperiment, RowsSet
 
 PLAIN = "plain"
 FeedbackForm = Literal["failing-tests", "traceback", "verdict-only"]
@@ -43,29 +43,6 @@ class TaskSet(RowsSet):
     n_shown_tests: PositiveInt | None = Field(None, description=N_SHOWN)
 
 
-class PromptedModel(sampling.PromptedModel):
-    template: Annotated[Line, PROMPTS] = Field(
-        PLAIN,
-        description=f"Wording of prompts: `{PLAIN}`, or a folder that `arc-refinery prompts export --domain code` "
-        "wrote.",
-    )
-
-
-class Refinement(sampling.Refinement):
-    include_errors: bool = Field(
-        True, description="Also refine programs that failed before they could be called, or at a limit."
-    )
-    form: FeedbackForm = Field(
-        FORMS[0],
-        description="Form of the feedback: each shown test that fails, with the program's value; as Python "
-        "shows it; or only how many shown tests pass.",
-    )
-
-
-class Evaluation(RowsEvaluation):
-    sets: tuple[TaskSet, ...] = Field(min_length=1, description=RowsEvaluation.model_fields["sets"].description)
-
-
 def tests(grade: Any) -> float:
     """share of all tests that pass"""
     return float(grade.passed)
@@ -76,39 +53,21 @@ def staged(grade: Grade) -> float:
     return 0.1 * grade.is_valid + 0.2 * grade.score + 0.7 * grade.is_solved
 
 
-class AttemptTerm(rewards.AttemptTerm):
-    of_program: ClassVar = by_name(solved, score, tests, staged)
-    built_in: ClassVar = of_program | ATTEMPT_REWARDS
-    reward: str = Field(description=described(built_in, "docs/methods.md"))
-
-
-class Grpo(training.Grpo):
-    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
-        (AttemptTerm(reward="solved"),),
-        min_length=1,
-        description=training.Grpo.model_fields["rewards"].description,
-    )
-
-
-class Training(training.Training):
-    grpo: Grpo | None = Field(None, description=training.Training.model_fields["grpo"].description)
+REWARDS = by_name(solved, score, tests, staged)
 
 
 class CodeExperiment(RowsExperiment):
     domain: Literal["code"] = Field(description=Refining.model_fields["domain"].description)
     executes_tasks: ClassVar = True
+    refines_errors: ClassVar = True
     forms: ClassVar = get_args(FeedbackForm)
     templates: ClassVar = f"`{PLAIN}`"
-    model: PromptedModel = Field(description="The model that answers.")
+    program_rewards: ClassVar = REWARDS
     problems: Problems | None = Field(None, description=Refining.model_fields["problems"].description)
-    refinement: Refinement = Field(
-        default_factory=lambda: Refinement(), description=Refining.model_fields["refinement"].description
-    )
-    training: Training | None = Field(None, description=Refining.model_fields["training"].description)
-    evaluation: Evaluation = Field(description=Refining.model_fields["evaluation"].description)
+    evaluation: Evaluation[TaskSet] = Field(description=Refining.model_fields["evaluation"].description)
 
     def template_files(self) -> list[str]:
-        return [str(path) for path in wording_files(self.model.template)]
+        return [str(path) for path in wording_files(self.model.template or PLAIN)]
 
 
 Experiment = CodeExperiment

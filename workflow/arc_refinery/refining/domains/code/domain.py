@@ -14,10 +14,9 @@ from arc_refinery.config import Sandbox
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
-from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.code import feedback, grading, tasks, wording
-from arc_refinery.refining.domains.code.config import FORMS, PLAIN, TEXTS, Problems, TaskSet
+from arc_refinery.refining.domains.code.config import FORMS, PLAIN, REWARDS, TEXTS, Problems, TaskSet
 from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, same_tasks
 from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
@@ -29,6 +28,7 @@ NAMED = 5  # rows that are named, of those left out for one reason
 
 
 class Domain(domain.Domain):
+    program_rewards = REWARDS
     task_class, prompt_class, verdict_class = CodeTask, Prompt, Verdict
 
     # Tasks
@@ -76,7 +76,7 @@ class Domain(domain.Domain):
     def texts(self, texts: Wording) -> dict[str, str]:
         return texts.texts()
 
-    def first_turn(self, task: CodeTask, rng: np.random.Generator, sampling: Sampling, texts: Wording) -> Question:
+    def first_turn(self, task: CodeTask, rng: np.random.Generator, own: None, texts: Wording) -> Question:
         return Question(wording.first_turn(task, texts), task)
 
     def feedback(self, prompt: Prompt, grade: CodeGrade, texts: Wording) -> str:

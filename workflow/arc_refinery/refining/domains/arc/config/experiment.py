@@ -2,81 +2,51 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
-from arc_refinery.config.rewards import distinct
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import evaluation, training
+from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining, faults_of_files
-from arc_refinery.refining.domains.arc.config.rewards import AttemptTerm
-from arc_refinery.refining.domains.arc.config.sampling import (
-    LEARNED,
-    Parts,
-    PromptedModel,
-    Refinement,
-    Sampling,
-    TemplateRows,
-)
+from arc_refinery.refining.domains.arc.config.rewards import REWARDS
+from arc_refinery.refining.domains.arc.config.sampling import LEARNED, Arc, Showing
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
 from arc_refinery.refining.domains.arc.prompts import FeedbackForm, load_template, template_files
-
-
-class Evaluation(evaluation.Evaluation):
-    sets: tuple[TaskSet, ...] = Field(min_length=1, description=evaluation.Evaluation.model_fields["sets"].description)
-
-
-class Grpo(training.Grpo):
-    rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
-        (AttemptTerm(reward="arc-v2-no-pixel-score"),),
-        min_length=1,
-        description=training.Grpo.model_fields["rewards"].description,
-    )
-
-
-class Training(training.Training):
-    grpo: Grpo | None = Field(None, description=training.Training.model_fields["grpo"].description)
 
 
 class ArcExperiment(Refining):
     domain: Literal["arc"] = Field("arc", description=Refining.model_fields["domain"].description)
     forms: ClassVar = get_args(FeedbackForm)
     templates: ClassVar = f"`compact`, `words` or `{LEARNED}`"
-    model: PromptedModel = Field(description="The model that answers.")
+    program_rewards: ClassVar = REWARDS
+    usual_reward: ClassVar = "arc-v2-no-pixel-score"
     problems: Problems | None = Field(None, description=Refining.model_fields["problems"].description)
-    parts: Parts | None = Field(None, description=Refining.model_fields["parts"].description)
-    sampling: Sampling = Field(description=Refining.model_fields["sampling"].description)
-    refinement: Refinement = Field(
-        default_factory=lambda: Refinement(), description=Refining.model_fields["refinement"].description
-    )
-    training: Training | None = Field(None, description=Refining.model_fields["training"].description)
-    evaluation: Evaluation = Field(description=Refining.model_fields["evaluation"].description)
-    template_rows: TemplateRows | None = Field(
-        None,
-        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
-    )
+    evaluation: Evaluation[TaskSet] = Field(description=Refining.model_fields["evaluation"].description)
+    arc: Arc = Field(default_factory=lambda: Arc(), description="Prompts of ARC tasks.")
 
     @property
     def rules(self) -> list[str]:
-        wording = ["rules/wording.smk"] if self.template_rows else []  # the template, from the model's training rows
+        wording = (
+            ["rules/wording.smk"] if self.arc.template_rows else []
+        )  # the template, from the model's training rows
         return [*wording, *super().rules]
 
     def files_named(self) -> list[Wanted]:
         wanted = [file for file in super().files_named() if not self.learned_template or file.key != "model.template"]
-        if self.template_rows and self.template_rows.path:
-            path = Path(self.template_rows.path)
-            wanted.append(Wanted("template_rows.path", path, "rows, or a folder of them", "either"))
+        if self.arc.template_rows and self.arc.template_rows.path:
+            path = Path(self.arc.template_rows.path)
+            wanted.append(Wanted("arc.template_rows.path", path, "rows, or a folder of them", "either"))
         return wanted
 
     def template_files(self) -> list[str]:
-        return [str(path) for path in template_files(self.learned_template or self.model.template)]
+        return [str(path) for path in template_files(self.learned_template or self.model.template or "words")]
 
     @property
     def wording(self) -> dict[str, Any]:
-        return {"template": self.learned_template or self.model.template, "colors": self.model.colors}
+        return {"template": self.learned_template or self.model.template}
 
     @property
     def learned_template(self) -> str:
@@ -86,11 +56,11 @@ class ArcExperiment(Refining):
     def faults_of_contents(self) -> list[str]:
         if self.model.template == LEARNED:
             return super().faults_of_contents()
-        check = partial(load_template, self.model.template, self.model.colors)
+        check = partial(load_template, self.model.template or "words")
         return [*faults_of_files({"model.template": check}), *super().faults_of_contents()]
 
     def sources(self) -> list[Download | None]:
-        rows = self.template_rows
+        rows = self.arc.template_rows
         return [*super().sources(), *([rows.download] if rows else [])]
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
@@ -105,18 +75,18 @@ class ArcExperiment(Refining):
 
     @property
     def n_earlier_rows(self) -> int:
-        return self.template_rows.n_rows if self.template_rows else 0
+        return self.arc.template_rows.n_rows if self.arc.template_rows else 0
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:
-        if not self.template_rows:
+        if not self.arc.template_rows:
             return {}
-        (messages,) = rows_files(self, self.template_rows)
-        return {"messages": Path(messages), "template": self.learned_template, "n_rows": self.template_rows.n_rows}
+        (messages,) = rows_files(self, self.arc.template_rows)
+        return {"messages": Path(messages), "template": self.learned_template, "n_rows": self.arc.template_rows.n_rows}
 
     @property
     def files_to_keep_apart(self) -> list[str]:
-        rows = self.template_rows
+        rows = self.arc.template_rows
         return [*rows_files(self, rows), *self.template_files()] if rows else []
 
     def evaluation_set(self, name: str) -> TaskSet:
@@ -124,25 +94,30 @@ class ArcExperiment(Refining):
         assert isinstance(task_set, TaskSet)
         return task_set
 
-    def sampling_of(self, tasks: str) -> Sampling:
-        own = self.parts.use_data_augmentation if self.parts and tasks in self.part_names else None
-        return self.sampling if own is None else self.sampling.model_copy(update={"use_data_augmentation": own})
+    @classmethod
+    def section_types(cls) -> dict[str, type[BaseModel]]:
+        return super().section_types() | {"own": Showing}
+
+    def own_of(self, tasks: str) -> Showing:
+        parts = self.arc.augment_parts if tasks in self.part_names else None
+        augment = self.arc.use_data_augmentation if parts is None else parts
+        return Showing(use_data_augmentation=augment, test_inputs=self.arc.test_inputs)
 
     @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> Self:
-        if (self.model.template == LEARNED) != bool(self.template_rows):
-            raise ValueError("`model.template: learned` and the section `template_rows` go together; add or remove one")
+        if (self.model.template == LEARNED) != bool(self.arc.template_rows):
+            raise ValueError("`model.template: learned` and `arc.template_rows` go together; add or remove one")
         return self
 
     @model_validator(mode="after")
     def _sources_answer_what_is_shown(self) -> Self:
-        if self.training and self.training.prompts_per_task > 1 and not self.sampling.use_data_augmentation:
-            raise ValueError("training.prompts_per_task: without sampling.use_data_augmentation they are all the same")
+        if self.training and self.training.prompts_per_task > 1 and not self.arc.use_data_augmentation:
+            raise ValueError("training.prompts_per_task: without arc.use_data_augmentation they are all the same")
         sft = self.training.sft if self.training else None
         learns_from_sources = sft is not None and sft.demonstrations.targets == "source"
-        if learns_from_sources and (not self.parts or self.sampling_of(self.part_names[0]).use_data_augmentation):
+        if learns_from_sources and (not self.parts or self.own_of(self.part_names[0]).use_data_augmentation):
             raise ValueError(
                 "training.sft.demonstrations.targets `source`: a task's source answers the unaugmented task; set "
-                "parts.use_data_augmentation to false, or the targets to `attempts` or `nearest`"
+                "arc.augment_parts to false, or the targets to `attempts` or `nearest`"
             )
         return self

@@ -7,15 +7,11 @@ A program with half of the grids right, a pixel score of 0.75 and a fifth of the
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
-
-from pydantic import Field
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
-from arc_refinery.config.rewards import described
 from arc_refinery.refining.config import rewards
-from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, by_name, solved
+from arc_refinery.refining.config.rewards import by_name, solved
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,4 @@ def staged(grade: Grade) -> float:
     return float(bool(grade.code and grade.code.strip())) + float(grade.is_valid) + grade.correct_grids
 
 
-class AttemptTerm(rewards.AttemptTerm):
-    of_program: ClassVar = by_name(arc_v1, arc_v2_no_pixel_score, staged, solved)
-    built_in: ClassVar = of_program | ATTEMPT_REWARDS
-    reward: str = Field(description=described(built_in, "docs/methods.md"))
+REWARDS = by_name(arc_v1, arc_v2_no_pixel_score, staged, solved)

@@ -1,34 +1,13 @@
-"""The sections `model`, `template_rows`, `sampling`, `refinement` and `parts` of ARC."""
+"""The section `arc`: how prompts show tasks, and rows that the wording is learned from."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from arc_refinery.config.base import PROMPTS, Line, PositiveInt
+from arc_refinery.config.base import Line, PositiveInt, Strict
 from arc_refinery.config.sampling import RowsSource
-from arc_refinery.refining.config import sampling, tasks
-from arc_refinery.refining.domains.arc.prompts import FeedbackForm, Notation
 
 LEARNED = "learned"
-
-
-class PromptedModel(sampling.PromptedModel):
-    template: Annotated[Line, PROMPTS] = Field(
-        "words",
-        description="Wording of prompts: `compact` (the embedded model's), `words` (ours), `learned` from "
-        "`template_rows`, or a folder that `arc-refinery prompts export` or `prompts learn` wrote.",
-    )
-    colors: Annotated[tuple[str, ...] | None, PROMPTS] = Field(
-        None, description="Ten words for the colors 0 to 9, instead of the template's own."
-    )
-
-    @model_validator(mode="after")
-    def _colors_suit_the_template(self) -> "PromptedModel":
-        if self.colors is not None and self.template == "compact":
-            raise ValueError("the template `compact` writes digits, so `colors` must be left out")
-        if self.colors is not None:
-            Notation(self.colors)
-        return self
 
 
 class TemplateRows(RowsSource):
@@ -49,25 +28,20 @@ class TemplateRows(RowsSource):
     n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
 
 
-TestInputs = Literal["all", "one"]
+class Showing(Strict):
+    """How first-turn prompts show tasks."""
 
-
-class Sampling(sampling.Sampling):
     use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
-    test_inputs: TestInputs = Field(
+    test_inputs: Literal["all", "one"] = Field(
         "all", description="Test inputs that a first-turn prompt shows: all, or one drawn at random."
     )
 
 
-class Refinement(sampling.Refinement):
-    form: FeedbackForm = Field(
-        "given",
-        description="Form of the feedback on a train pair: `given`: the grid that the program gave; "
-        "`residual`: that grid and the expected one, as a new pair.",
+class Arc(Showing):
+    augment_parts: bool | None = Field(
+        None, description="`use_data_augmentation` for prompts of training parts; default: as for all."
     )
-
-
-class Parts(tasks.Parts):
-    use_data_augmentation: bool | None = Field(
-        None, description="Whether attempts on the parts are augmented; default: as in `sampling`."
+    template_rows: TemplateRows | None = Field(
+        None,
+        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
     )
