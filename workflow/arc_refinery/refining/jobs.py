@@ -66,7 +66,7 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
     )
 
 
-def _own(experiment: Refining, tasks: str) -> dict[str, Any]:
+def _own(experiment: Refining, tasks: str = "") -> dict[str, Any]:
     own = experiment.own_of(tasks)
     return {"own": own} if own else {}
 
@@ -135,7 +135,7 @@ def training_prompts(experiment: Refining, tasks: str) -> Job:
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
         prompted = without(changed, ATTEMPTS)
-        own = _own(experiment, tasks)
+        own = _own(experiment)  # augmented as the evaluation's, also for parts whose attempts are not
         return job(experiment, model=model, sampling=prompted, **own, branch="training", seed=experiment.seed)
     return _next_turn(  # one prompt per task, which refines its best incorrect attempt
         experiment,
