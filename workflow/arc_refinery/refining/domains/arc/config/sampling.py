@@ -39,7 +39,7 @@ class Showing(Strict):
 
 class Arc(Showing):
     augment_parts: bool | None = Field(
-        None, description="`use_data_augmentation` for prompts of training parts; default: as for all."
+        None, description="`use_data_augmentation` for attempts on training parts; default: as for all."
     )
     template_rows: TemplateRows | None = Field(
         None,
