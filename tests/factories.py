@@ -17,7 +17,8 @@ from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
-from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.refining.domains.arc.prompts import Template
 from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
@@ -61,10 +62,16 @@ def make_prompt(task: Task | None = None, **changes: Any) -> Prompt:
 
 
 def first_turns(
-    tasks: Iterable[Task], n_predictions: int, sampling: Sampling, template: Template, renderer: Renderer, seed: int = 0
+    tasks: Iterable[Task],
+    n_predictions: int,
+    sampling: Sampling,
+    template: Template,
+    renderer: Renderer,
+    seed: int = 0,
+    shown: Showing | None = None,
 ) -> Iterator[Prompt]:
     """ARC's first-turn prompts."""
-    prompts = first_turn_prompts(ARC, tasks, n_predictions, sampling, template, renderer, seed)
+    prompts = first_turn_prompts(ARC, tasks, n_predictions, sampling, template, renderer, seed, own=shown)
     return cast(Iterator[Prompt], prompts)
 
 

@@ -20,7 +20,7 @@ from arc_refinery.models.chat import load_chat
 from arc_refinery.models.hub import out_of_reach
 from arc_refinery.models.shape import shape_of, weight_names
 from arc_refinery.refining.attempts import check_sampling
-from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.config import PromptedModel
 from arc_refinery.sampling.checks import adapter_config, check_model, check_trained
 
 Change = Callable[[Path], object]

@@ -9,7 +9,8 @@ from factories import ARC, first_turns, make_grid, make_task
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.records import Attempt
 from arc_refinery.refining.attempts import sample_shard
-from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
+from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.prompts import COMPACT, first_turn
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.prompts import Renderer, extract_code, next_turn
@@ -22,8 +23,8 @@ TASK = make_task(train=(Pair(make_grid("12"), make_grid("21")),) * 2)
 
 @pytest.fixture(scope="module")
 def prompt(renderer: Renderer) -> Prompt:
-    settings = Sampling(batch_size=3, max_output_tokens=16, use_data_augmentation=False)
-    (prompt,) = first_turns([TASK], 3, settings, TEMPLATE, renderer)
+    settings = Sampling(batch_size=3, max_output_tokens=16)
+    (prompt,) = first_turns([TASK], 3, settings, TEMPLATE, renderer, shown=Showing(use_data_augmentation=False))
     return prompt
 
 

@@ -5,16 +5,16 @@ from typing import Any, get_args
 
 import pytest
 import yaml
+from arc_refinery.commands.stages import training_job
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.commands.stages import training_job
 from arc_refinery.config import ConfigError, inputs, validate_experiment
 from arc_refinery.evaluation.power import Plan
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages
-from arc_refinery.refining.config import CONTROLS, FeedbackKind, Turn
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Refinement
+from arc_refinery.refining.config import CONTROLS, FeedbackKind, Refinement, Turn
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 

@@ -18,10 +18,10 @@ from arc_refinery.cli import main, parse
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.refining import stages
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.config import AttemptTerm, Refining
 from arc_refinery.refining.domain import Answer, GradedAttempt
 from arc_refinery.refining.domains.code import commands
-from arc_refinery.refining.domains.code.config import FORMS, AttemptTerm, Problems, TaskSet
+from arc_refinery.refining.domains.code.config import FORMS, Problems, TaskSet
 from arc_refinery.refining.domains.code.domain import Domain
 from arc_refinery.refining.domains.code.grading import Prompt, Verdict
 from arc_refinery.refining.domains.code.tasks import CodeTask

@@ -255,7 +255,7 @@ WRONG: dict[str, tuple[Change, str]] = {
         "training",
     ),
     "equal prompts": (
-        lambda c: (c["sampling"].update(use_data_augmentation=False), c["training"].update(prompts_per_task=2)),
+        lambda c: (c.update(arc={"use_data_augmentation": False}), c["training"].update(prompts_per_task=2)),
         "training.prompts_per_task",
     ),
     "a group of one": (

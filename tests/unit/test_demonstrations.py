@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arc_refinery.refining.domains.arc.commands import WriteDemonstrations
 from checkout import TINY
 from factories import (
     ARC,
@@ -28,11 +29,9 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Sandbox
 from arc_refinery.records import Demonstration
 from arc_refinery.refining import demonstrations
-from arc_refinery.refining.config import Demonstrations
+from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan
 from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.commands import WriteDemonstrations
-from arc_refinery.refining.domains.arc.config import Sampling
 from arc_refinery.refining.domains.arc.demonstrations import source_answers
 from arc_refinery.refining.domains.arc.prompts import COMPACT, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict

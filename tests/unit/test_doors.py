@@ -102,7 +102,8 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
         import sys
         from factories import make_grid
         from arc_refinery import cli
-        from arc_refinery.refining.domains.arc.config import Grade, Grpo
+        from arc_refinery.refining.config import Grpo
+        from arc_refinery.refining.domains.arc.config import Grade
         from arc_refinery.training.rewards import Reward
 
         right, wrong = make_grid("12"), make_grid("21")

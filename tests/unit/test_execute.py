@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from arc_refinery.refining.commands.attempts import Execute
 from messages import Wording
 
 from arc_refinery.config import Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.refining.commands.attempts import Execute
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.jsonl import count_programs
 from arc_refinery.sandbox.surroundings import PROMISES

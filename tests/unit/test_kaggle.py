@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arc_refinery.refining.domains.arc.commands import EvaluationTasks, GradeAttempts, Refine
 from checkout import ROOT, TINY
 from factories import make_grid, make_task
 from messages import Wording
@@ -25,7 +26,6 @@ from arc_refinery.config import ConfigError
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
 from arc_refinery.refining import inputs
-from arc_refinery.refining.domains.arc.commands import EvaluationTasks, GradeAttempts, Refine
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.refining.domains.arc.predictions import prompts_of, read_predictions
 from arc_refinery.refining.domains.arc.prompts import WORDS, first_turn

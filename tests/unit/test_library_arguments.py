@@ -26,7 +26,7 @@ from checkout import ROOT, TINY, TRACKERS
 from arc_refinery.config import Imitation, Lengths, Lora, ModelConfig, PolicyGradient
 from arc_refinery.config.trl_keywords import SET_BY, known_keywords
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import Grpo
+from arc_refinery.refining.config import Grpo
 from arc_refinery.sampling import library_arguments
 from arc_refinery.sampling.backends import Decoding
 from arc_refinery.tool_use.config import Generation

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from arc_refinery.refining.domains.arc.commands import FirstPrompts, Refine, SampleAttempts, Train
 from checkout import TINY
 from factories import first_turns, make_prompt, make_task
 from handmade import finished, settings
@@ -15,8 +16,7 @@ from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Overlap
-from arc_refinery.refining.domains.arc.commands import FirstPrompts, Refine, SampleAttempts, Train
-from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.prompts import Renderer

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from arc_refinery.commands.flags import Command
 from checkout import ROOT, TINY
 from factories import make_task
 from messages import Wording
@@ -14,7 +15,6 @@ from messages import Wording
 from arc_refinery import cli, records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.commands import outputs
-from arc_refinery.commands.flags import Command
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, publish
 from arc_refinery.training import checkpoints

@@ -16,7 +16,7 @@ from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.config import PromptedModel
 from arc_refinery.refining.domains.arc.prompts import (
     COLOR_WORDS,
     COMPACT,

@@ -13,7 +13,7 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import AttemptTerm, Grpo, Sampling
+from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling
 from arc_refinery.refining.domains.arc.prompt_files import prompts_in
 from arc_refinery.refining.domains.arc.records import Attempt
 

@@ -15,9 +15,9 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining import next_turn
-from arc_refinery.refining.config import FeedbackKind, History
+from arc_refinery.refining.config import FeedbackKind, History, Sampling
 from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.next_turn import WITHOUT_TWIN, NextTurnPlan
@@ -38,10 +38,11 @@ def a_task(task_id: str = "it") -> Task:
     return make_task(task_id, train=train, test=(Pair(make_grid("999", "989"), make_grid("898", "888")),))
 
 
-def sampling(batch_size: int = 4, augmented: bool = True) -> Sampling:
-    return Sampling(
-        n_predictions=16, batch_size=batch_size, use_data_augmentation=augmented, max_output_tokens=64, top_p=1.0
-    )
+PLAIN = Showing(use_data_augmentation=False)
+
+
+def sampling(batch_size: int = 4) -> Sampling:
+    return Sampling(n_predictions=16, batch_size=batch_size, max_output_tokens=64, top_p=1.0)
 
 
 def next_turn_prompts(
@@ -69,7 +70,7 @@ def prompt(
 ) -> Prompt:
     """A first-turn prompt of a chosen augmentation and order."""
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    (plain,) = first_turns([seen], 1, sampling(1, augmented=False), COMPACT, renderer, seed=0)
+    (plain,) = first_turns([seen], 1, sampling(1), COMPACT, renderer, shown=PLAIN)
     return with_detail(plain, augmentation=augmentation, train_order=order)
 
 
@@ -120,7 +121,7 @@ def test_prompts_tasks_and_seeds_have_augmentations_of_their_own(renderer: Rende
 
 
 def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Renderer) -> None:
-    prompts = list(first_turns([a_task()], 8, sampling(4, augmented=False), COMPACT, renderer, 0))
+    prompts = list(first_turns([a_task()], 8, sampling(4), COMPACT, renderer, shown=PLAIN))
     text = (
         "<|user|>\ninput 3x2\n1 12\n2 34\n3 00\noutput 2x3\n1 123\n2 000\ninput 1x2\n1 50\noutput 1x2\n1 05"
         "\ninput 1x1\n1 7\noutput 2x2\n1 77\n2 71<|assistant|>"
@@ -133,14 +134,14 @@ def test_without_augmentation_every_prompt_shows_the_task_as_it_is(renderer: Ren
 def test_a_prompt_may_show_one_test_input_and_is_still_about_all(renderer: Renderer) -> None:
     test = tuple(Pair(make_grid(str(color)), make_grid("0")) for color in range(1, 6))
     task = replace(a_task(), test=test)
-    some = sampling(1, augmented=False).model_copy(update={"test_inputs": "one"})
+    some, one = sampling(1), Showing(use_data_augmentation=False, test_inputs="one")
     visible = [
         [pair for pair in test if f"Test input:\n{WORDS.notation.write(pair.input)}" in prompt.messages[1]["content"]]
-        for prompt in first_turns([task], 16, some, WORDS, renderer, 0)
+        for prompt in first_turns([task], 16, some, WORDS, renderer, shown=one)
     ]
     assert {len(pairs) for pairs in visible} == {1}
     assert len({pairs[0].input.item() for pairs in visible}) > 2
-    (prompt, *_) = first_turns([task], 16, some, WORDS, renderer, 0)
+    (prompt, *_) = first_turns([task], 16, some, WORDS, renderer, shown=one)
     assert len(prompt.detail.test) == 5
 
 

@@ -16,9 +16,9 @@ from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import check_files, inputs, own_functions, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.config.rewards import PROGRAM_REWARDS
+from arc_refinery.refining.config import Grpo
 from arc_refinery.refining.domain import Answer
-from arc_refinery.refining.domains.arc.config import ArcExperiment, AttemptTerm, Grade, Grpo
+from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade
 from arc_refinery.refining.domains.arc.grading import Subject, grade_answers
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
@@ -36,8 +36,6 @@ def graded(outputs: tuple[Grid, ...], status: str = "ok") -> Grade:
     return Grade(status, "", None if status == "no_code" else ADDS_ONE, outputs, (ONE, TWO), n_shown=1)
 
 
-# Rewards that read the program alone
-REWARDS = {name: reward for name, reward in AttemptTerm.built_in.items() if reward in PROGRAM_REWARDS}
 HALF = make_grid("12", "00")  # two of the four cells of ONE
 
 

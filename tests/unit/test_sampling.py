@@ -20,7 +20,7 @@ from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining import attempts as attempts_module
 from arc_refinery.refining.attempts import sample_shard, shard_of
-from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.config import PromptedModel
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.sampling import checks
 from arc_refinery.sampling.backends import BACKENDS, Decoding, Report, Request, Sample, Sampled

@@ -11,6 +11,8 @@ from unittest.mock import MagicMock
 
 import pytest
 import tyro
+from arc_refinery.commands.flags import Command
+from arc_refinery.config.flags import flag_names
 from checkout import ROOT, SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, Changes, contents, put, refining_commands, settings, tool_use_commands
 from pydantic import ValidationError
@@ -19,7 +21,6 @@ from pydantic.fields import FieldInfo
 from arc_refinery import cli
 from arc_refinery.cli.parsing import rules_for
 from arc_refinery.commands import stages
-from arc_refinery.commands.flags import Command
 from arc_refinery.config import (
     KINDS,
     REPORT,
@@ -36,10 +37,10 @@ from arc_refinery.config import (
     Sandbox,
 )
 from arc_refinery.config import validate_experiment as validate
-from arc_refinery.config.flags import flag_names
 from arc_refinery.refining import inputs as refining_inputs
+from arc_refinery.refining.config import Grpo
 from arc_refinery.refining.domains.arc import stages as arc_stages
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.sampling import library_arguments
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use.config import ToolGrpo, ToolUse

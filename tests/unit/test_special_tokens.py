@@ -12,10 +12,10 @@ from tokenizers import AddedToken
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import special_marks, without_marks
-from arc_refinery.refining.config import Demonstrations
+from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan, make_demonstrations
 from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import Sampling
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
@@ -46,8 +46,8 @@ def roles(tokenizer: Any, text: str) -> Counter[str]:
 
 
 def first_prompt(renderer: Renderer, template: Template = COMPACT) -> Prompt:
-    plain = Sampling(batch_size=1, max_output_tokens=99, use_data_augmentation=False)
-    return next(first_turns([TASK], 1, plain, template, renderer))
+    plain = Sampling(batch_size=1, max_output_tokens=99)
+    return next(first_turns([TASK], 1, plain, template, renderer, shown=Showing(use_data_augmentation=False)))
 
 
 def attempt(prompt: Prompt, **verdict: Any) -> GradedAttempt:

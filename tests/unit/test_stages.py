@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import pytest
 import yaml
+from arc_refinery.commands.flags import Command, RulePath
+from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
 from checkout import ROOT, SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, contents, refining_commands, tool_use_commands
 from pydantic import BaseModel, Field, ValidationError
@@ -15,7 +17,6 @@ from pydantic import BaseModel, Field, ValidationError
 from arc_refinery import config
 from arc_refinery.cli.parsing import read
 from arc_refinery.commands import stages
-from arc_refinery.commands.flags import Command, RulePath
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -30,11 +31,10 @@ from arc_refinery.config import (
     validate_experiment,
 )
 from arc_refinery.config.base import Strict
-from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import stages as refining
-from arc_refinery.refining.config import Sft
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo, PromptedModel, Sampling, TaskSet
+from arc_refinery.refining.config import Grpo, PromptedModel, Sampling, Sft
+from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import stages as tool_use
 from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse

@@ -10,7 +10,8 @@ from messages import Wording
 from pydantic import ValidationError
 
 from arc_refinery.config import ConfigError, load_experiment, validate_experiment
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Grpo, Training
+from arc_refinery.refining.config import Grpo, Training
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.stages import train
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}

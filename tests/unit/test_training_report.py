@@ -102,8 +102,9 @@ def experiment(
             "experiment": "tiny",
             "model": {"path": "./models/m", "template": "compact", "window": 100},
             "problems": {"source": "generator"},
-            "parts": {"tasks_per_part": 5, "shards_per_part": 1, "use_data_augmentation": False},
+            "parts": {"tasks_per_part": 5, "shards_per_part": 1},
             "sampling": {"max_output_tokens": 16},
+            "arc": {"augment_parts": False},
             "training": {**settings, **changes},
             "evaluation": {
                 "sets": [{"name": "small", "source": "generator", "n_tasks": 4, "shards": 1}],

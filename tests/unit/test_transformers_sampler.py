@@ -23,7 +23,7 @@ from arc_refinery.barc.tasks import tasks_from_problems
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining import attempts as attempts_module
 from arc_refinery.refining.attempts import request_of
-from arc_refinery.refining.domains.arc.config import PromptedModel, Sampling
+from arc_refinery.refining.config import PromptedModel, Sampling
 from arc_refinery.refining.domains.arc.prompts import COMPACT
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES

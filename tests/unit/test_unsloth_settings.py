@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from arc_refinery.config import load_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config import Sft
-from arc_refinery.refining.domains.arc.config import Grpo, Training
+from arc_refinery.refining.config import Grpo, Sft, Training
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 
