@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from inspect import signature
 from typing import Any
 
 import yaml
@@ -143,9 +144,12 @@ def settings_of(job: Job) -> dict[str, Any]:
 
 
 def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
-    """Do a job in this process: of ARC, with the seed 0, unless the settings say otherwise."""
+    """Do a job in this process: of ARC, with the seed 0 if it takes one, unless the settings say otherwise."""
+    job = {"kind": "refining", "domain": "arc", **settings}
+    if "seed" in signature(stages.load(stage, job["kind"])).parameters:
+        job.setdefault("seed", 0)
     words = {
         name: [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
         for name, value in flags.items()
     }
-    stages.call(stage, {"kind": "refining", "domain": "arc", "seed": 0, **settings}, words)
+    stages.call(stage, job, words)
