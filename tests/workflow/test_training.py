@@ -25,6 +25,7 @@ GRPO: dict[str, Any] = {
     "rewards": [{"reward": "arc-v1"}],
     "learning_rate": 1e-3,
     "warmup_ratio": 0.1,
+    "weight_decay": 0.01,
     "beta": 0.001,
     "loss_type": "bnpo",
     "scale_rewards": "group",
