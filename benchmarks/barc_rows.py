@@ -52,7 +52,7 @@ def generate_input():
     return grid
 """
 COLORS = ("RED", "BLUE", "GREEN", "YELLOW", "GRAY")
-STAGE = [sys.executable, "-c", "from arc_refinery.cli import main; main()"]
+PROGRAM = [sys.executable, "-c", "from arc_refinery.cli import main; main()"]
 PANDAS = [sys.executable, "-c", "import pandas, sys; print(len(pandas.read_json(sys.argv[1], lines=True)))"]
 
 
@@ -92,19 +92,31 @@ def measure(command: list[str]) -> tuple[float, float, float]:
     return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 2**20
 
 
+def split(rows: str, tasks_per_part: int | None) -> list[str]:
+    problems = {"source": "file", "path": rows}
+    settings = {"problems": problems, "tasks_per_part": tasks_per_part, "sandbox": {}, "seed": 0}
+    return [*PROGRAM, "stage", "tasks", json.dumps(settings)]
+
+
 def compare(folder: Path, n_rows: int, seed: int) -> None:
     rows, tasks = str(folder / "rows.jsonl"), str(folder / "tasks.parquet")
     with open(rows, "w") as file:
         file.writelines(lines(n_rows, seed))
     size = os.path.getsize(rows) / 2**30
     print(f"{n_rows} rows, {size:.2f} GiB; {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    split = [*STAGE, "tasks", "split", "--source", "file", "--path", rows, "--n-jobs"]
-    n_jobs, two_parts = str(os.cpu_count()), [tasks, f"{tasks}.2", "--tasks-per-part", str(n_rows // 20)]
+    n_jobs = str(os.cpu_count())
     commands = {
         "pandas.read_json": [*PANDAS, rows],
-        "tasks, all in one part": [*split, n_jobs, "--output", tasks],
-        "the same, one process": [*split, "1", "--output", tasks],
-        "tasks, a tenth in two parts": [*split, n_jobs, "--output", *two_parts],
+        "tasks, all in one part": [*split(rows, None), "--n-jobs", n_jobs, "--output", tasks],
+        "the same, one process": [*split(rows, None), "--output", tasks],
+        "tasks, a tenth in two parts": [
+            *split(rows, n_rows // 20),
+            "--n-jobs",
+            n_jobs,
+            "--output",
+            tasks,
+            f"{tasks}.2",
+        ],
     }
     print("| program | wall s | peak GiB | wall of pandas / wall |")
     print("|---|--:|--:|--:|")

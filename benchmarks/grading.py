@@ -1,14 +1,15 @@
-"""Speed and memory of `arc-refinery grade`, as a Markdown table.
+"""Speed and memory of the stage `grade`, as a Markdown table.
 
     python benchmarks/grading.py
 
-The command grades shards of two sizes, so that its start cancels: the rate is the difference in attempts over the
+The stage grades shards of two sizes, so that its start cancels: the rate is the difference in attempts over the
 difference in wall time. The attempts are benign programs of workload.py (good ones, and ones that raise), all
 different, augmented at random; half of the true outputs are what the program gives, the others are of another program,
 mostly in another shape. Sampling is not measured.
 """
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -57,10 +58,11 @@ def attempts_of(samples: Sequence[Sample], rng: np.random.Generator) -> Iterator
 
 
 def grade(folder: Path, n_jobs: int, programs_per_child: int) -> tuple[float, float]:
-    """Wall seconds and peak memory (MB) of the command."""
-    command = [sys.executable, "-c", "from arc_refinery.cli import main; main()", "grade"]
-    command += ["--attempts", str(folder / "attempts.parquet"), "--tasks-path", str(folder / "tasks.parquet")]
-    command += ["--n-jobs", str(n_jobs), "--programs-per-child", str(programs_per_child)]
+    """Wall seconds and peak memory (MB) of the stage."""
+    settings = {"domain": "arc", "sandbox": {"programs_per_child": programs_per_child}, "seed": 0}
+    command = [sys.executable, "-c", "from arc_refinery.cli import main; main()", "stage", "grade"]
+    command += [json.dumps(settings), "--attempts", str(folder / "attempts.parquet")]
+    command += ["--tasks", str(folder / "tasks.parquet"), "--n-jobs", str(n_jobs)]
     start = time.perf_counter()
     with subprocess.Popen(
         [*command, "--output", str(folder / "verdicts.parquet")], stderr=subprocess.DEVNULL

@@ -149,7 +149,7 @@ def kill(process: subprocess.Popen[str], kind: str) -> tuple[list[str], int]:
 
 
 def command_of(process: psutil.Process) -> Iterator[str]:
-    """The name of a command of this package: `sample`, `tasks split`."""
+    """The name of a command of this package: `stage sample`, `report`."""
     with suppress(psutil.NoSuchProcess):
         words = process.cmdline()
         if len(words) > 2 and Path(words[1]).name == "arc-refinery":

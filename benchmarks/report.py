@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from barc_rows import STAGE, measure
+from barc_rows import PROGRAM, measure
 from tqdm import tqdm
 
 from arc_refinery import config, records
@@ -212,7 +212,7 @@ def main() -> None:
         commands = {
             "load": [sys.executable, "-c", LOAD, str(folder)],
             "attempts": [sys.executable, "-c", ATTEMPTS, str(folder)],
-            "report": [*STAGE, "report", *report],
+            "report": [*PROGRAM, "report", *report],
         }
         print("| program | wall s | CPU s | peak GiB |\n|---|--:|--:|--:|")
         for name, command in commands.items():

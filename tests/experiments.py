@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from inspect import signature
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -12,6 +14,7 @@ from pydantic.fields import FieldInfo
 from arc_refinery import jobs, stages
 from arc_refinery.config.layers import merged
 from arc_refinery.jobs import Job
+from arc_refinery.outputs import flag_of
 from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Refining
 from arc_refinery.tool_use import jobs as tool_use
@@ -143,9 +146,22 @@ def settings_of(job: Job) -> dict[str, Any]:
 
 
 def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
-    """Do a job in this process: of ARC, with the seed 0, unless the settings say otherwise."""
-    words = {
-        name: [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
-        for name, value in flags.items()
-    }
-    stages.call(stage, {"kind": "refining", "domain": "arc", "seed": 0, **settings}, words)
+    """Do a job in this process: of ARC, with the seed 0 if it takes one, unless the settings say otherwise."""
+    stages.call(stage, _with_usual(stage, settings), {name: _texts(value) for name, value in flags.items()})
+
+
+def words_of(stage: str, settings: Mapping[str, Any], **flags: Any) -> list[str]:
+    """The command line of such a job; a flag that is None is left out."""
+    given = [[flag_of(name), *_texts(value)] for name, value in flags.items() if value is not None]
+    return ["arc-refinery", "stage", stage, json.dumps(_with_usual(stage, settings)), *chain(*given)]
+
+
+def _with_usual(stage: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    job = {"kind": "refining", "domain": "arc", **settings}
+    if "seed" in signature(stages.load(stage, job["kind"])).parameters:
+        job.setdefault("seed", 0)
+    return job
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(one) for one in (value if isinstance(value, list | tuple) else [value])]

@@ -5,6 +5,7 @@
 
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -122,11 +123,11 @@ def read() -> dict[str, list[str]]:
     return dict(texts)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, words: str) -> object:
+def run(monkeypatch: pytest.MonkeyPatch, words: str | Sequence[str]) -> object:
     """Run the command line in this process; return its exit code, or its message where the code is 1."""
     from arc_refinery import cli
 
-    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words.split()])
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *(words.split() if isinstance(words, str) else words)])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code

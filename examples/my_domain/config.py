@@ -10,6 +10,6 @@ class Experiment(RowsExperiment):
     """Has the keys of every domain whose tasks are rows of a file.
 
     Change: for keys of your own, narrow a section, here and in a subclass of it (refining/domains/code/config.py does
-    so). They become flags of the commands that read this section. `forms: ClassVar = ("long", "short")` names forms of
+    so). The stages that read the section get them. `forms: ClassVar = ("long", "short")` names forms of
     the feedback, the first of which is the default; `Domain.wording` gets the form.
     """

@@ -22,7 +22,7 @@ def test_sampling_can_have_an_environment_of_its_own(
     (prepared.folder / SHARD).unlink(missing_ok=True)
     run = condor(prepared, SHARD, config=changed)
     wait_until((environment / "used").exists, 60, run.explain)
-    assert (environment / "used").read_text().startswith("sample --dataset-path")
+    assert (environment / "used").read_text().startswith("stage sample {")
 
 
 def test_a_packed_environment_is_unpacked_once_on_the_machine(

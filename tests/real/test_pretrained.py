@@ -17,6 +17,7 @@ import torch
 import vllm_cpu
 import yaml
 from checkout import ROOT, Checkout
+from experiments import words_of
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -150,10 +151,13 @@ def greedy(network: Any, tokenizer: Any, text: str, n_tokens: int) -> str:
 
 def sampled(code: Path, output: Path, adapter: Path | None, backend: str) -> list[str]:
     """A greedy completion of each of the first turn's prompts."""
-    words = ["arc-refinery", "sample", "--domain", "code", "--model-path", MODEL, "--backend", backend]
-    words += ["--dataset-path", str(code / "mine/turn1/prompts.parquet"), "--output", str(output)]
-    words += ["--max-model-len", "1024", "--max-output-tokens", "24", "--temperature", "0", "--dtype", "float32"]
-    words += [] if adapter is None else ["--lora-path", str(adapter)]
+    settings = {
+        "domain": "code",
+        "model": {"path": MODEL, "backend": backend, "window": 1024, "dtype": "float32"},
+        "sampling": {"max_output_tokens": 24, "temperature": 0},
+    }
+    files = {"prompts": code / "mine/turn1/prompts.parquet", "adapter": adapter, "output": output / "000.parquet"}
+    words = words_of("sample", settings, **files)
     done = vllm_cpu.run(words) if backend == "vllm" else processes.run(words, ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     return [attempt.completion for attempt in attempts_of(output) if attempt.attempt_id.endswith("/000")]

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arc_refinery import cli
+from arc_refinery import cli, stages
 from arc_refinery.errors import InputError
 
 LONGEST = 20.0  # CPU seconds of one command in this process: others may share its core
@@ -29,9 +29,9 @@ Corrupt = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class Stage:
-    """A command, and the files that it reads, in `folder`; its results go to `folder`/out."""
+    """A command or a job, and the files that it reads, in `folder`; its results go to `folder`/out."""
 
-    words: Sequence[str]  # {} is the folder
+    words: Sequence[str]  # {}/ is the folder
     inputs: Mapping[str, Mapping[str, Corrupt]]  # by path in the folder: corruptions by name
 
 
@@ -42,7 +42,7 @@ def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
     """
     folder = tmp_path / "case"
     shutil.copytree(whole, folder)
-    command = cli.parse([word.format(folder) for word in stage.words])
+    command = command_of([word.replace("{}/", f"{folder}/") for word in stage.words])
     refusal, printed = ending_of(command)
     assert refusal is None
     wanted = printed, _results(folder)
@@ -66,13 +66,21 @@ def sweep(stage: Stage, whole: Path, tmp_path: Path) -> tuple[int, list[str]]:
     return n_refused, harmless
 
 
-def ending_of(command: Any) -> tuple[str | None, str]:
+def command_of(words: Sequence[str]) -> Callable[[], None]:
+    """What a command line does, or the job of a stage."""
+    if words[0] == "stage":
+        return partial(stages.run, words[1:])
+    run: Callable[[], None] = cli.parse(words).run
+    return run
+
+
+def ending_of(command: Callable[[], None]) -> tuple[str | None, str]:
     """Return the message, or the end of the traceback that the terminal would show, if any; and what is printed."""
     started = time.process_time()
     refusal = None
     with redirect_stdout(StringIO()) as printed:
         try:
-            command.run()
+            command()
         except InputError as error:
             refusal = str(error)
         except SystemExit as error:

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from adapters import make_adapter
 from checkout import TINY
+from experiments import words_of
 from factories import make_prompt
-from reliability.sweep import ANY, Corrupt, ending_of, json_faults
+from reliability.sweep import ANY, Corrupt, command_of, ending_of, json_faults
 
-from arc_refinery import cli, records
+from arc_refinery import records
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 
 TEXT = "<|user|>\ninput 1x2\n1 10\noutput 1x2\n1 01<|assistant|>"
@@ -81,16 +82,19 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, float]]]:
     """Return how sampling with a model or an adapter is refused, or its completions."""
-    output = folder.parent / "out"
-    shutil.rmtree(output, ignore_errors=True)
+    output = folder.parent / "out/000.parquet"
+    shutil.rmtree(output.parent, ignore_errors=True)
     model = folder if folder.name == "model" else TINY
-    words = f"sample --dataset-path {prompts} --output {output} --model-path {model} --max-model-len 256"
-    words += " --max-output-tokens 6 --backend transformers --dtype float32"
-    adapter = f" --lora-path {folder}" if folder.name == "adapter" else ""
-    refusal, _ = ending_of(cli.parse((words + adapter).split()))
+    settings = {
+        "model": {"path": str(model), "window": 256, "backend": "transformers", "dtype": "float32"},
+        "sampling": {"max_output_tokens": 6},
+    }
+    adapter = folder if folder.name == "adapter" else None
+    words = words_of("sample", settings, prompts=prompts, adapter=adapter, output=output)
+    refusal, _ = ending_of(command_of(words[1:]))
     if refusal:
         return refusal, []
-    return None, [(attempt.completion, attempt.logprob) for attempt in records.read(output / "000.parquet", Attempt)]
+    return None, [(attempt.completion, attempt.logprob) for attempt in records.read(output, Attempt)]
 
 
 @pytest.mark.model

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from experiments import words_of
 from factories import make_task
 from handmade import settings
 from reliability.sweep import Stage, json_faults, sweep, text_faults
@@ -41,22 +42,27 @@ OF_CONFIG: list[list[str | int]] = [
     ["evaluation", "arms"],
 ]
 OF_TASK: list[list[str | int]] = [["a"], ["a", "train"], ["a", "test"], ["a", "train", 0], ["a", "train", 0, "input"]]
-KAGGLE = ["--name", "set", "--source", "kaggle", "--path", "{}/tasks.json", "--solutions", "{}/solutions.json"]
-TOOLS = ["--name", "sums", "--form", "gsm8k", "--source", "file", "--path", "{}/questions.jsonl"]
+KAGGLE = {"name": "set", "source": "kaggle", "path": "{}/tasks.json", "solutions": "{}/solutions.json"}
+SUMS = {"name": "sums", "form": "gsm8k", "source": "file", "path": "{}/questions.jsonl"}
+ROWS = {"problems": {"source": "file", "path": "{}/rows.jsonl"}, "tasks_per_part": None, "sandbox": {}}
 IMPORT = ["--predictions", "{}/predictions.json", "--tasks-path", "{}/tasks.parquet"]
 LIST = {"a name twice": b"a\nb\na\n", "no name": b"# none\n", "an unknown name": b"a\nz\n"}
 
 STAGES = {
-    "tasks split": Stage(
-        ["tasks", "split", "--source", "file", "--path", "{}/rows.jsonl", "--output", "{}/out/part1.parquet"],
+    "stage tasks": Stage(
+        words_of("tasks", ROWS, output="{}/out/part1.parquet")[1:],
         {
             "rows.jsonl": json_faults(
                 [["source"], ["examples"], ["examples", 0], ["examples", 0, 1]], {"no rows": b"\n"}, OTHER_ROWS
             )
         },
     ),
-    "tasks evaluation": Stage(
-        ["tasks", "evaluation", *KAGGLE, "--only", "{}/only.txt", "--output", "{}/out/set.parquet"],
+    "stage evaluation_tasks": Stage(
+        words_of(
+            "evaluation_tasks",
+            {"task_set": KAGGLE | {"only": "{}/only.txt"}, "sandbox": {}},
+            output="{}/out/set.parquet",
+        )[1:],
         {
             "tasks.json": json_faults(OF_TASK, GRIDS, ["a.train.0 missing"]),
             "solutions.json": json_faults(
@@ -93,8 +99,13 @@ STAGES = {
             )
         },
     ),
-    "tools questions": Stage(
-        ["tools", "questions", *TOOLS, "--output", "{}/out/questions.parquet"],
+    "stage questions": Stage(
+        words_of(
+            "questions",
+            {"kind": "tool-use", "questions": SUMS, "sandbox": {}},
+            split="train",
+            output="{}/out/questions.parquet",
+        )[1:],
         {"questions.jsonl": json_faults([["question"], ["answer"]], {"no rows": b"\n"}, ["question a text"])},
     ),
     "report curves": Stage(
@@ -147,12 +158,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # How many cases are refused. Only a last line end may be missing: programs have none to compare, because times differ
 REFUSED = {
-    "tasks split": 36,
-    "tasks evaluation": 99,
+    "stage tasks": 36,
+    "stage evaluation_tasks": 99,
     "predictions import": 35,
     "execute": 36,
     "prompts learn": 33,
-    "tools questions": 26,
+    "stage questions": 26,
     "report curves": 21,
     "compare": 26,
     "doctor memory": 43,

@@ -3,9 +3,11 @@
 import json
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkout import TINY, TINY_TOOLS
+from experiments import words_of
 from factories import make_task
 from handmade import finished, settings
 from handmade_episodes import QUESTIONS
@@ -22,14 +24,20 @@ TURN1, TURN2 = "results/tiny/small/turn1", "results/tiny/small/refine-turn2"
 TASKS, OTHER_TASKS = "results/tiny/tasks/small.parquet", "results/tiny/tasks/other.parquet"
 OVERLAP, ASKED = "overlap.parquet", "questions.parquet"
 
-RENDERED = ["--model-path", TINY, "--template", "compact", "--output", "{}/out/rows.parquet"]
-WINDOW = ["--max-model-len", "1024", "--max-output-tokens", "48"]
-OF_TURN = ["--folder", f"{{}}/{TURN1}", "--n-shards", "2", "--n-considered", "4", *RENDERED]
+MODEL = {"path": TINY, "template": "compact", "window": 1024}
+OF_TURN = {
+    "model": MODEL,
+    "refinement": {},
+    "n_considered": 4,
+    "n_shards": 2,
+    "shards_per_grading_job": 1,
+    "tasks_per_batch": 1,
+}
 ATTEMPTS = [f"{{}}/{TURN1}/attempts/000.parquet", f"{{}}/{TURN1}/attempts/001.parquet"]
 REPORT = ["--configfile", "{}/results/tiny/settings.json", "--results", "{}/results/tiny", "--output", "{}/out/tiny.md"]
-REFINE = ["--branch", "refine-turn2", "--n-parents", "2", "--n-predictions", "2", "--batch-size", "1"]
+REFINE = {"branch": "refine-turn2", "refinement": {"n_parents": 2}, "feedback": "real", "select": {}}
 VOTING = ["--verdicts", f"{{}}/{TURN1}/verdicts/000.parquet", f"{{}}/{TURN1}/verdicts/001.parquet"]
-SFT = ["--max-seq-length", "1024", "--max-completion-length", "48", "--targets", "attempts"]
+SFT = {"demonstrations": {"targets": "attempts"}, "max_completion_length": 48, "sandbox": {}}
 
 
 def columns(kind: type) -> list[str]:
@@ -70,35 +78,53 @@ COMPARED = {
     ),
 }
 
-TOOLS = ["--model-path", TINY_TOOLS, "--max-model-len", "512"]
-EPISODES = ["--max-turn-tokens", "8", "--max-episode-tokens", "9"]
-GENERATED = ["--name", "sums", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
-NO_SHARD = ["--n-shards", "9", "--shard", "8", "--output", "{}/out"]  # nothing is in it: no model is loaded
+NO_SHARD = {"n_shards": 9, "shard": 8}  # nothing is in it: no model is loaded
+TOOLS: dict[str, Any] = {
+    "kind": "tool-use",
+    "model": {"path": TINY_TOOLS, "window": 512},
+    "generation": {"max_turn_tokens": 8, "max_episode_tokens": 9},
+    "tools": [],
+    "modules_of_python": False,
+    "sandbox": {},
+}
+GENERATED = {"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 9}
 QUESTIONS_FILE = record_faults(columns(Question), joined=False)
 del QUESTIONS_FILE["asserts null"]  # as they are
-SAMPLE = ["--model-path", TINY, *WINDOW, *NO_SHARD]
-FIRST = ["prompts", "first", "--tasks-path", f"{{}}/{TASKS}", "--overlap", f"{{}}/{OVERLAP}"]
-OUT = ["--output", "{}/out/rows.parquet"]
+ANSWERED = {"max_output_tokens": 48, "n_predictions": 2, "batch_size": 1}
+OUT, PROMPTS_FILE = "{}/out/rows.parquet", f"{{}}/{TURN1}/prompts.parquet"
+
+
+def job(name: str, settings: dict[str, Any], **flags: Any) -> list[str]:
+    return words_of(name, settings, **{"output": OUT} | flags)[1:]
+
+
 STAGES = {
-    "prompts first": Stage(
-        [*FIRST, "--n-predictions", "2", *RENDERED, *WINDOW],
+    "first_prompts": Stage(
+        job(
+            "first_prompts",
+            {"model": MODEL, "sampling": ANSWERED, "branch": "turn1"},
+            tasks=f"{{}}/{TASKS}",
+            overlap=f"{{}}/{OVERLAP}",
+        ),
         {TASKS: record_faults(columns(Task), joined=False), OVERLAP: record_faults(columns(Overlap), joined=False)},
     ),
-    "tasks overlap": Stage(
-        ["tasks", "overlap", "--trained", f"{{}}/{OTHER_TASKS}", "--evaluated", f"{{}}/{TASKS}", *OUT],
+    "overlap": Stage(
+        job("overlap", {}, trained=f"{{}}/{OTHER_TASKS}", evaluated=f"{{}}/{TASKS}"),
         {OTHER_TASKS: record_faults(columns(Task), joined=False), TASKS: record_faults(columns(Task), joined=False)},
     ),
     "sample": Stage(
-        ["sample", "--dataset-path", f"{{}}/{TURN1}/prompts.parquet", *SAMPLE],
+        job("sample", {"model": MODEL, "sampling": {"max_output_tokens": 48}}, prompts=PROMPTS_FILE, **NO_SHARD),
         {f"{TURN1}/prompts.parquet": record_faults(columns(Prompt), joined=False)},
     ),
     "grade": Stage(
-        ["grade", "--attempts", *ATTEMPTS, "--tasks-path", f"{{}}/{TASKS}", "--output", "{}/out/000.parquet"],
+        job("grade", {"sandbox": {}}, attempts=ATTEMPTS, tasks=f"{{}}/{TASKS}"),
         {f"{TURN1}/attempts/000.parquet": record_faults(columns(Attempt), False, SWAPPED), TASKS: TASK_FILE},
     ),
-    "prompts refine": Stage(["prompts", "refine", *OF_TURN, *REFINE, *WINDOW], TURN1_FILES),
-    "prompts demonstrations": Stage(
-        ["prompts", "demonstrations", *OF_TURN, *SFT, "--tasks-path", f"{{}}/{TASKS}"],
+    "refining_prompts": Stage(
+        job("refining_prompts", OF_TURN | REFINE | {"sampling": ANSWERED}, prompts=PROMPTS_FILE), TURN1_FILES
+    ),
+    "demonstrations": Stage(
+        job("demonstrations", OF_TURN | SFT, prompts=PROMPTS_FILE, tasks=f"{{}}/{TASKS}"),
         {**TURN1_FILES, TASKS: record_faults(columns(Task), joined=False)},
     ),
     "report": Stage(["report", *REPORT], COMPARED),
@@ -116,16 +142,30 @@ STAGES = {
         ],
         {f"{TURN1}/prompts.parquet": record_faults(["prompt_id", "turn", "n_tokens"], joined=False)},
     ),
-    "tools questions": Stage(
-        ["tools", "questions", *GENERATED, "--heldout", f"{{}}/{ASKED}", *OUT],
+    "questions": Stage(
+        job(
+            "questions",
+            {"kind": "tool-use", "questions": GENERATED, "sandbox": {}},
+            split="train",
+            heldout=f"{{}}/{ASKED}",
+        ),
         {ASKED: QUESTIONS_FILE},
     ),
-    "tools conversations": Stage(
-        ["tools", "conversations", "--dataset-path", f"{{}}/{ASKED}", *TOOLS, *EPISODES, *OUT],
+    "conversations": Stage(
+        job(
+            "conversations",
+            TOOLS | {"tools_of_sets": {}, "without_tools": 0.5, "n_questions": None},
+            questions=f"{{}}/{ASKED}",
+        ),
         {ASKED: QUESTIONS_FILE},
     ),
-    "tools episodes": Stage(
-        ["tools", "episodes", "--dataset-path", f"{{}}/{ASKED}", *TOOLS, *EPISODES, *NO_SHARD],
+    "episodes": Stage(
+        job(
+            "episodes",
+            TOOLS | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
+            questions=f"{{}}/{ASKED}",
+            **NO_SHARD,
+        ),
         {ASKED: QUESTIONS_FILE},
     ),
     "predictions submit": Stage(
@@ -135,18 +175,18 @@ STAGES = {
 }
 # How many cases are refused, and which do no harm
 ENDS: dict[str, tuple[int, list[str]]] = {
-    "prompts first": (73, [f"{OVERLAP}, reordered"]),
-    "tasks overlap": (74, []),
+    "first_prompts": (73, [f"{OVERLAP}, reordered"]),
+    "overlap": (74, []),
     "sample": (46, []),
     "grade": (110, [f"{TASKS}, reordered, with their hash"]),
-    "prompts refine": (191, []),
-    "prompts demonstrations": (228, []),
+    "refining_prompts": (191, []),
+    "demonstrations": (228, []),
     "report": (199, []),
     "compare": (199, []),
     "report lengths": (27, [f"{TURN1}/prompts.parquet, flipped byte"]),  # in a column that is not read
-    "tools questions": (36, []),
-    "tools conversations": (36, []),
-    "tools episodes": (36, []),
+    "questions": (36, []),
+    "conversations": (36, []),
+    "episodes": (36, []),
     "predictions submit": (59, []),
 }
 

@@ -5,14 +5,15 @@ from typing import Any, get_args
 
 import pytest
 import yaml
-from arc_refinery.commands.stages import training_job
 from checkout import ROOT
+from experiments import settings_of
 from messages import Wording
 
 from arc_refinery.config import ConfigError, inputs, validate_experiment
 from arc_refinery.evaluation.power import Plan
+from arc_refinery.jobs import train
 from arc_refinery.refining import inputs as refining_inputs
-from arc_refinery.refining import stages
+from arc_refinery.refining import jobs
 from arc_refinery.refining.config import CONTROLS, FeedbackKind, Refinement, Turn
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 
@@ -295,14 +296,19 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(word
     wording(caught.value)
 
 
+def temperature(settings: ArcExperiment, tasks: str, branch: str) -> float:
+    sampled: float = settings_of(jobs.sample(settings, tasks, branch))["sampling"]["temperature"]
+    return sampled
+
+
 def test_a_turn_may_have_its_own_temperature() -> None:
     settings = experiment(
         {"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None}
     )
     assert [arm.branches for arm in settings.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
-    temperatures = {branch: stages.sample(settings, "heldout", branch).temperature for branch in settings.branches}
+    temperatures = {branch: temperature(settings, "heldout", branch) for branch in settings.branches}
     assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
-    assert stages.sample(settings, "part1", "turn1").temperature == 1.0
+    assert temperature(settings, "part1", "turn1") == 1.0
 
 
 # forms of feedback
@@ -310,8 +316,8 @@ def test_a_turn_may_have_its_own_temperature() -> None:
 
 def test_a_turn_can_choose_its_form_of_feedback() -> None:
     settings = experiment({"base": [{}], "usual": [{}, {}], "own": [{}, {"form": "residual"}]})
-    forms = [stages.refining_prompts(settings, "heldout", branch).form for branch in ("usual-turn2", "own-turn2")]
-    assert forms == ["given", "residual"]
+    turns = [jobs.refining_prompts(settings, "heldout", branch) for branch in ("usual-turn2", "own-turn2")]
+    assert [settings_of(turn)["refinement"]["form"] for turn in turns] == ["given", "residual"]
 
 
 KEPT: dict[str, Any] = {"keep_steps": [20, 10]}
@@ -380,9 +386,10 @@ def test_each_part_of_a_training_follows_the_one_before() -> None:
         "trained@20": ["<results>/adapters/trained@10"],
         "trained": ["<results>/adapters/trained@20"],
     }
-    jobs = {name: training_job(settings, name) for name in folders}
-    assert {name: job.until_step for name, job in jobs.items()} == {"trained@10": 10, "trained@20": 20, "trained": None}
-    assert jobs["trained@10"] == jobs["trained"].model_copy(update={"until_step": 10})
+    parts = {name: settings_of(train(settings, name)) for name in folders}
+    last_steps = {name: part["until_step"] for name, part in parts.items()}
+    assert last_steps == {"trained@10": 10, "trained@20": 20, "trained": None}
+    assert parts["trained@10"] == parts["trained"] | {"until_step": 10}
 
 
 def test_an_arm_over_steps_needs_kept_ones(wording: Wording) -> None:

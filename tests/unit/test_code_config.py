@@ -1,4 +1,4 @@
-"""Config, commands and members of domain `code`."""
+"""Config, jobs and members of domain `code`."""
 
 import json
 import sys
@@ -11,17 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from checkout import ROOT
+from experiments import do, settings_of
 from messages import Wording
 
-from arc_refinery import records
+from arc_refinery import records, stages
 from arc_refinery.cli import main, parse
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.refining import stages
+from arc_refinery.jobs import train
+from arc_refinery.refining import jobs
 from arc_refinery.refining.config import AttemptTerm, Refining
 from arc_refinery.refining.domain import Answer, GradedAttempt
-from arc_refinery.refining.domains.code import commands
-from arc_refinery.refining.domains.code.config import FORMS, Problems, TaskSet
+from arc_refinery.refining.domains.code.config import FORMS, Experiment, Problems, TaskSet
 from arc_refinery.refining.domains.code.domain import Domain
 from arc_refinery.refining.domains.code.grading import Prompt, Verdict
 from arc_refinery.refining.domains.code.tasks import CodeTask
@@ -46,48 +47,50 @@ def experiment(**changes: Any) -> Refining:
     return validate_experiment(content(**changes), "test", Refining)
 
 
-def words(job: Any) -> str:
-    return " ".join(job.words())
-
-
 @pytest.mark.parametrize(
-    ("changes", "stage", "flags"),
+    ("changes", "stage", "place"),
     [
-        ({"problems__n_tasks": 9}, "tasks", "--n-tasks 9"),
-        ({"problems__n_shown_tests": 2}, "tasks", "--n-shown-tests 2"),
-        ({"parts__tasks_per_part": 4}, "tasks", "--tasks-per-part 4"),
-        ({"sandbox__cpu_seconds": 3.0}, "tasks", "--cpu-seconds 3.0"),
-        ({"evaluation__sets__0__first_row": 5}, "evaluation_tasks", "--first-row 5"),
-        ({"evaluation__sets__0__n_tasks": 7}, "evaluation_tasks", "--n-tasks 7"),
-        ({"evaluation__sets__0__n_shown_tests": 3}, "evaluation_tasks", "--n-shown-tests 3"),
-        ({"sandbox__cpu_seconds": 3.0}, "evaluation_tasks", "--cpu-seconds 3.0"),
-        ({"model__template": "mine"}, "first_prompts", "--template mine"),
-        ({"model__template": "mine"}, "refining_prompts", "--template mine"),
-        ({"model__template": "mine"}, "train", "--template mine"),
-        ({"refinement__form": "traceback"}, "refining_prompts", "--form traceback"),
-        ({"refinement__form": "traceback"}, "training_prompts", "--form traceback"),
-        ({"refinement__form": "traceback"}, "train", "--form traceback"),
-        ({"evaluation__arms__1__turns__1__form": "verdict-only"}, "refining_prompts", "--form verdict-only"),
-        ({"refinement__include_errors": False}, "refining_prompts", "--no-include-errors"),
-        ({"refinement__history": "last"}, "refining_prompts", "--history last"),
-        ({"training__grpo__rewards": [{"reward": "staged"}]}, "train", "--rewards staged"),
+        ({"problems__n_tasks": 9}, "tasks", "problems.n_tasks"),
+        ({"problems__n_shown_tests": 2}, "tasks", "problems.n_shown_tests"),
+        ({"parts__tasks_per_part": 4}, "tasks", "tasks_per_part"),
+        ({"sandbox__cpu_seconds": 3.0}, "tasks", "sandbox.cpu_seconds"),
+        ({"evaluation__sets__0__first_row": 5}, "evaluation_tasks", "task_set.first_row"),
+        ({"evaluation__sets__0__n_tasks": 7}, "evaluation_tasks", "task_set.n_tasks"),
+        ({"evaluation__sets__0__n_shown_tests": 3}, "evaluation_tasks", "task_set.n_shown_tests"),
+        ({"sandbox__cpu_seconds": 3.0}, "evaluation_tasks", "sandbox.cpu_seconds"),
+        ({"model__template": "mine"}, "first_prompts", "model.template"),
+        ({"model__template": "mine"}, "refining_prompts", "model.template"),
+        ({"model__template": "mine"}, "train", "model.template"),
+        ({"refinement__form": "traceback"}, "refining_prompts", "refinement.form"),
+        ({"refinement__form": "traceback"}, "training_prompts", "refinement.form"),
+        ({"refinement__form": "traceback"}, "train", "refinement.form"),
+        ({"evaluation__arms__1__turns__1__form": "verdict-only"}, "refining_prompts", "refinement.form"),
+        ({"refinement__include_errors": False}, "refining_prompts", "refinement.include_errors"),
+        ({"refinement__history": "last"}, "refining_prompts", "refinement.history"),
+        ({"training__grpo__rewards": [{"reward": "staged"}]}, "train", "grpo.rewards"),
     ],
 )
-def test_a_key_reaches_its_commands(changes: dict[str, Any], stage: str, flags: str):
-    def written(changed: Refining) -> str:
-        jobs = {
-            "tasks": lambda: stages.tasks(changed),
-            "evaluation_tasks": lambda: stages.evaluation_tasks(changed, "test"),
-            "first_prompts": lambda: stages.first_prompts(changed, "test", "turn1"),
-            "refining_prompts": lambda: stages.refining_prompts(changed, "test", "refine-turn2"),
-            "training_prompts": lambda: stages.training_prompts(changed, "part1"),
-            "train": lambda: stages.train(changed, "trained"),
+def test_a_key_reaches_its_jobs(changes: dict[str, Any], stage: str, place: str):
+    def settings(changed: Refining) -> dict[str, Any]:
+        planned = {
+            "tasks": lambda: jobs.tasks(changed),
+            "evaluation_tasks": lambda: jobs.evaluation_tasks(changed, "test"),
+            "first_prompts": lambda: jobs.first_prompts(changed, "test", "turn1"),
+            "refining_prompts": lambda: jobs.refining_prompts(changed, "test", "refine-turn2"),
+            "training_prompts": lambda: jobs.training_prompts(changed, "part1"),
+            "train": lambda: train(changed, "trained"),
         }
-        return words(jobs[stage]())
+        return settings_of(planned[stage]())
 
-    assert "--domain code" in written(experiment(**changes))
-    assert flags in written(experiment(**changes))
-    assert flags not in written(experiment())
+    def value(settings: Any) -> Any:
+        for key in place.split("."):
+            settings = settings[key]
+        return settings[0]["reward"] if place == "grpo.rewards" else settings
+
+    (expected,) = changes.values()
+    assert settings(experiment(**changes))["domain"] == "code"
+    assert value(settings(experiment(**changes))) == ("staged" if place == "grpo.rewards" else expected)
+    assert value(settings(experiment())) != expected
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_rewards(code_executors: Executors, reward: str, passed: list[int], valu
     )
 
 
-# Commands
+# Stages and commands
 
 
 def arc_refinery(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
@@ -141,12 +144,12 @@ def arc_refinery(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
     main()
 
 
-@pytest.mark.parametrize("flags", [["--domain", "code"], ["--domain=code"]])
-def test_a_domain_has_flags_of_its_own(flags: list[str]):
-    words = ["--name", "a", "--path", "a.jsonl", "--output", "a.parquet"]
-    command = parse(["tasks", "evaluation", *flags, *words])
-    assert isinstance(command, commands.EvaluationTasks)
-    assert (command.domain, command.task_set) == ("code", TaskSet(name="a", path="a.jsonl"))
+def test_a_stage_gets_the_sections_of_its_domain():
+    settings = {"domain": "code", "task_set": {"name": "a", "path": "a.jsonl"}, "sandbox": {}}
+    stage = stages.load("evaluation_tasks", "refining")
+    arguments = stages.validated(stage, settings, {"output": ["a.parquet"]}, Experiment)
+    assert type(arguments["domain"]) is Domain
+    assert arguments["task_set"] == TaskSet(name="a", path="a.jsonl")
 
 
 def test_commands_without_flags_are_parsed():
@@ -159,12 +162,21 @@ def rows_file(tmp_path: Path, *names: str) -> Path:
     return path
 
 
+def collect(task_set: TaskSet, output: Path) -> None:
+    do("evaluation_tasks", {"domain": "code", "task_set": task_set.model_dump(), "sandbox": {}}, output=output)
+
+
+def split(problems: Problems, outputs: list[Path]) -> None:
+    settings = {"domain": "code", "problems": problems.model_dump(), "sandbox": {}, "tasks_per_part": None}
+    do("tasks", settings, output=outputs)
+
+
 @pytest.mark.slow
 def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Path):
     path = rows_file(tmp_path, "empty", "double", "wrong", "again", "add")
     evaluated, parts = tmp_path / "test.parquet", [tmp_path / f"part{n}.parquet" for n in (1, 2)]
-    commands.EvaluationTasks(domain="code", output=evaluated, task_set=TaskSet(name="test", path=str(path))).run()
-    commands.Tasks(domain="code", output=parts, problems=Problems(source="file", path=str(path))).run()
+    collect(TaskSet(name="test", path=str(path)), evaluated)
+    split(Problems(source="file", path=str(path)), parts)
     expected = {
         "no tests (empty)": 1,
         "its own program fails a test (wrong)": 1,
@@ -182,7 +194,7 @@ def test_five_rows_are_named_and_all_are_counted(tmp_path: Path):
     rows = [{"task_id": f"t{n}", "prompt": "Do it.", "tests": []} for n in range(7)]
     path.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"task_id": "t", **handmade.ROWS["add"]}]))
     output = tmp_path / "test.parquet"
-    commands.EvaluationTasks(domain="code", output=output, task_set=TaskSet(name="test", path=str(path))).run()
+    collect(TaskSet(name="test", path=str(path)), output)
     assert records.notes(output)["problems_left_out"] == {"no tests (t0, t1, t2, t3, t4, ...)": 7}
 
 
@@ -191,7 +203,7 @@ def test_a_set_without_a_task_is_refused(tmp_path: Path, wording: Wording):
     path = rows_file(tmp_path, "empty", "wrong")
     output = tmp_path / "test.parquet"
     with pytest.raises(InputError) as error:
-        commands.EvaluationTasks(domain="code", output=output, task_set=TaskSet(name="test", path=str(path))).run()
+        collect(TaskSet(name="test", path=str(path)), output)
     assert all(word in str(error.value) for word in (str(path), "1 no tests", "1 its own program fails a test"))
     assert not output.exists()
     wording(error.value)
@@ -201,10 +213,10 @@ def test_a_set_without_a_task_is_refused(tmp_path: Path, wording: Wording):
 def test_a_file_is_split_into_sets_by_rows(tmp_path: Path):
     path = rows_file(tmp_path, "double", "largest", "empty", "parity", "mirror", "add")
     task_set = TaskSet(name="test", path=str(path), first_row=1, n_tasks=2)
-    commands.EvaluationTasks(domain="code", output=tmp_path / "test.parquet", task_set=task_set).run()
+    collect(task_set, tmp_path / "test.parquet")
     assert records.texts(tmp_path / "test.parquet", CodeTask, "task_id") == ["largest", "parity"]
     problems = Problems(source="file", path=str(path), n_tasks=3)
-    commands.Tasks(domain="code", output=[tmp_path / "part1.parquet"], problems=problems).run()
+    split(problems, [tmp_path / "part1.parquet"])
     tasks = records.texts(tmp_path / "part1.parquet", CodeTask, "task_id")
     assert sorted(tasks) == ["double", "largest", "parity"]
 
@@ -214,8 +226,8 @@ def test_no_row_behind_the_wanted_tasks_is_read(tmp_path: Path):
     path = rows_file(tmp_path, "wrong", "double", "add", "empty", "again")
     evaluated, part = tmp_path / "test.parquet", tmp_path / "part1.parquet"
     task_set = TaskSet(name="test", path=str(path), n_tasks=2)
-    commands.EvaluationTasks(domain="code", output=evaluated, task_set=task_set).run()
-    commands.Tasks(domain="code", output=[part], problems=Problems(source="file", path=str(path), n_tasks=2)).run()
+    collect(task_set, evaluated)
+    split(Problems(source="file", path=str(path), n_tasks=2), [part])
     for file in (evaluated, part):
         assert sorted(records.texts(file, CodeTask, "task_id")) == ["add", "double"]
         assert records.notes(file)["problems_left_out"] == {"its own program fails a test (wrong)": 1}
@@ -226,7 +238,7 @@ def test_a_set_with_fewer_tasks_than_it_asks_for_is_refused(tmp_path: Path, word
     path, output = rows_file(tmp_path, "double", "empty", "add"), tmp_path / "test.parquet"
     task_set = TaskSet(name="test", path=str(path), n_tasks=3)
     with pytest.raises(InputError) as error:
-        commands.EvaluationTasks(domain="code", output=output, task_set=task_set).run()
+        collect(task_set, output)
     assert all(word in str(error.value) for word in ("test gives 2 tasks", "n_tasks is 3"))
     assert not output.exists()
     wording(error.value)
@@ -237,7 +249,7 @@ def test_the_rows_of_the_documents_are_tasks(tmp_path: Path):
     rows = (ROOT / "examples/functions.jsonl").read_text()
     assert f"```json\n{rows}```" in (ROOT / "docs/your-own.md").read_text()
     task_set = TaskSet(name="mine", path=str(ROOT / "examples/functions.jsonl"))
-    commands.EvaluationTasks(domain="code", output=tmp_path / "mine.parquet", task_set=task_set).run()
+    collect(task_set, tmp_path / "mine.parquet")
     tasks = list(records.read(tmp_path / "mine.parquet", CodeTask))
     assert [(task.task_id, len(task.shown), len(task.hidden)) for task in tasks] == [
         ("slug", 1, 1),

@@ -9,11 +9,11 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.cli import load
 from arc_refinery.config import ConfigError, check_files, load_experiment
 from arc_refinery.config.layers import merged
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.stages import load
 
 DEMO = ROOT / "config/config.yaml"
 
@@ -197,13 +197,13 @@ def test_a_kind_whose_module_fails_is_named(
 ) -> None:
     package = tmp_path / "failing_kind"
     package.mkdir()
-    for name in ("config", "commands"):
+    for name in ("config", "stages"):
         (package / f"{name}.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    for name in ("failing_kind", "failing_kind.config", "failing_kind.commands"):
+    for name in ("failing_kind", "failing_kind.config", "failing_kind.stages"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     mine = written(tmp_path / "mine.yaml", base=str(DEMO), experiment="mine", kind="failing_kind")
     with pytest.raises(ConfigError, match=rf"mine\.yaml .*kind is 'failing_kind'; .*{reason}"):
         load_experiment(mine)
     with pytest.raises(InputError, match=f"kind is 'failing_kind'; .*{reason}"):
-        load("train --kind failing_kind")
+        load("train", "failing_kind")

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arc_refinery.refining.domains.arc.commands import WriteDemonstrations
 from checkout import TINY
+from experiments import do
 from factories import (
     ARC,
     first_turns,
@@ -322,24 +322,24 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_gradi
     names = ["c", "a", "e", "b", "d"]
     prompts = [replace(asked(renderer, name), n_predictions=2) for name in names]
     graded = [named(attempt(prompt, name), number) for prompt in prompts for number, name in enumerate(("x", "yy"))]
-    records.write(tmp_path / "tasks.parquet", Task, [a_task(name) for name in names], 0, {})
+    tasks = tmp_path / "tasks.parquet"
+    records.write(tasks, Task, [a_task(name) for name in names], 0, {})
     contents = set()
     for n_shards, together in ((1, 1), (3, 1), (3, 2)):
         output = tmp_path / f"{n_shards}-{together}.parquet"
-        WriteDemonstrations(
-            folder=write_turn(BranchFiles(output.with_suffix(""), n_shards, together), graded, prompts),
-            n_shards=n_shards,
-            shards_per_grading_job=together,
-            tasks_path=tmp_path / "tasks.parquet",
-            output=output,
-            model_path=TINY,
-            template="compact",
-            demonstrations=Demonstrations(),
-            sandbox=Sandbox(),
-            n_considered=8,
-            max_seq_length=1024,
-            max_completion_length=99,
-        ).run()
+        folder = write_turn(BranchFiles(output.with_suffix(""), n_shards, together), graded, prompts)
+        settings: dict[str, Any] = {
+            "model": {"path": TINY, "template": "compact", "window": 1024},
+            "refinement": {},
+            "demonstrations": {},
+            "sandbox": {},
+            "n_considered": 8,
+            "max_completion_length": 99,
+            "n_shards": n_shards,
+            "shards_per_grading_job": together,
+            "tasks_per_batch": 1,
+        }
+        do("demonstrations", settings, tasks=tasks, prompts=folder / "prompts.parquet", output=output)
         contents.add(output.read_bytes())
     assert len(contents) == 1
     rows = list(records.read(output, Demonstration))

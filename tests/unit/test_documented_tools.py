@@ -10,8 +10,9 @@ from checkout import ROOT
 
 from arc_refinery import cli, records
 from arc_refinery.config import check_files, load_experiment, validate_experiment
+from arc_refinery.jobs import Job
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use import stages
+from arc_refinery.tool_use import jobs
 from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -83,8 +84,9 @@ def test_the_example_finds_what_its_questions_ask_for(executor: Executor):
     assert search.run("search", {"query": "zebra"}).text == "(no results)"
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words])
+def run(monkeypatch: pytest.MonkeyPatch, stage: str, job: Job, *flags: str) -> None:
+    words = ["arc-refinery", "stage", stage, job.settings, "--tuning", job.tuning, *flags]
+    monkeypatch.setattr(sys, "argv", words)
     cli.main()
 
 
@@ -94,13 +96,13 @@ def test_the_embedded_model_answers_the_questions_with_the_tool(monkeypatch: pyt
     """The commands of the rules, one after the other."""
     experiment = load_experiment(Path("mine/capitals.yaml"), ToolUse)
     check_files(experiment, "mine/capitals.yaml")
-    questions = stages.questions(experiment, "capitals").words()
-    run(monkeypatch, "tools", "questions", *questions, "--split", "heldout", "--output", "questions.parquet")
+    questions = ["--output", "questions.parquet"]
+    run(monkeypatch, "questions", jobs.questions(experiment, "capitals"), "--split", "heldout", *questions)
     lengths = {}
     for arm in ("untrained", "without-tools"):
-        flags = stages.episodes(experiment, "capitals", arm).words()
-        run(monkeypatch, "tools", "episodes", "--dataset-path", "questions.parquet", *flags, "--output", arm)
-        episodes = list(records.read(Path(arm, "000.parquet"), records.Episode))
+        flags = ["--questions", "questions.parquet", "--output", f"{arm}.parquet"]
+        run(monkeypatch, "episodes", jobs.episodes(experiment, "capitals", arm), *flags)
+        episodes = list(records.read(Path(f"{arm}.parquet"), records.Episode))
         assert [episode.question_id for episode in episodes] == [
             f"capitals/capitals-{n:06d}" for n in (1, 2) for _ in range(8)
         ]

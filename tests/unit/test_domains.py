@@ -1,4 +1,4 @@
-"""Domains: what one gets that says little, how commands and configs name one, and what unknown names are told."""
+"""Domains: what one gets that says little, how jobs and configs name one, and what unknown names are told."""
 
 import hashlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -10,17 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
-from checkout import TINY
+from experiments import do, settings_of
 
-from arc_refinery import cli, records
+from arc_refinery import records, stages
 from arc_refinery.config import ConfigError, Sandbox, validate_experiment
 from arc_refinery.errors import InputError
+from arc_refinery.jobs import train
 from arc_refinery.models.chat import Message
-from arc_refinery.refining import domain, stages
-from arc_refinery.refining.commands.prompts import FirstPrompts, Refine
+from arc_refinery.refining import domain, jobs
 from arc_refinery.refining.config import Grade, Refining, Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, load_domain
-from arc_refinery.refining.domains.arc import commands as arc_commands
 from arc_refinery.refining.domains.arc.domain import Domain as Arc
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import grade_attempts
@@ -243,30 +242,15 @@ def test_arc_is_a_domain_by_its_name():
     assert type(load_domain("arc")) is Arc
 
 
-@pytest.mark.parametrize("words", [["--domain", "words_domain"], ["--domain=words_domain"]])
-def test_the_flag_selects_the_commands_of_a_domain(package: str, words: list[str]):
-    line = f"prompts first --tasks-path t --output p --model-path {TINY} --template x --max-model-len 9"
-    flags = [*line.split(), "--max-output-tokens", "4"]
-    assert type(cli.parse(flags)) is arc_commands.FirstPrompts
-    command = cli.parse([*flags, *words])
-    assert (type(command), command.domain) == (FirstPrompts, package)
-    assert type(command.loaded()) is Words
-
-
-def test_a_domain_has_commands_with_flags_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    source = "from arc_refinery.refining.commands import prompts\nclass FirstPrompts(prompts.FirstPrompts):\n"
-    name = write_package(tmp_path, monkeypatch, "own_flags", {"commands": f"{source}    accent: str = 'none'\n"})
-    assert "accent" in cli.load("prompts first", name).model_fields
-    assert "accent" not in cli.load("prompts first").model_fields
-    assert cli.load("prompts refine", name) is Refine
-
-
-def test_the_jobs_of_an_experiment_are_of_its_domain(package: str):
+def test_the_settings_of_a_job_select_its_domain(package: str):
     experiment = validated(package)
-    first, sample = stages.first_prompts(experiment, "small", "turn1"), stages.sample(experiment, "small", "turn1")
-    assert (type(first), first.domain, sample.domain) == (FirstPrompts, package, package)
-    words = first.words()
-    assert words[words.index("--domain") + 1] == package
+    for stage, planned, files in (
+        ("first_prompts", jobs.first_prompts(experiment, "small", "turn1"), {"tasks": ["t"], "output": ["p"]}),
+        ("sample", jobs.sample(experiment, "small", "turn1"), {"prompts": ["p"], "output": ["a"]}),
+    ):
+        assert settings_of(planned)["domain"] == package
+        arguments = stages.validated(stages.load(stage, "refining"), settings_of(planned), files, type(experiment))
+        assert type(arguments["domain"]) is Words
 
 
 @pytest.mark.parametrize("name", ["no_such_domain", "no-such.domain", ".."])
@@ -275,7 +259,7 @@ def test_an_unknown_domain_is_told_which_there_are(name: str):
     with pytest.raises(ConfigError, match=rf"mine\.yaml: {known}"):
         validate_experiment(content(name), "mine.yaml")
     with pytest.raises(InputError, match=known):
-        cli.parse(["prompts", "first", "--domain", name])
+        do("first_prompts", {"domain": name})
     with pytest.raises(ConfigError, match=known):
         load_domain(name)
 
@@ -340,9 +324,8 @@ def test_the_training_is_given_turns_and_history(package: str):
     training = {"sets": ["small"], "max_seq_length": 90, "max_completion_length": 16, "prompts": "first-turn"}
     training |= {"grpo": grpo}
     experiment = validated(package, training=training, refinement={"history": "last"})
-    command = stages.train(experiment, "trained")
-    assert (command.training.rollout, command.training.n_turns, command.history) == ("on-policy", 4, "last")
-    words = command.words()
-    assert [words[words.index(flag) + 1] for flag in ("--n-turns", "--history")] == ["4", "last"]
+    job = settings_of(train(experiment, "trained"))
+    assert (job["grpo"]["rollout"], job["grpo"]["n_turns"]) == ("on-policy", 4)
+    assert job["refinement"]["history"] == "last"
     with pytest.raises(ConfigError, match=r"training\.grpo\.n_turns"):
         validated(package, training=training | {"grpo": grpo | {"n_turns": 1}})

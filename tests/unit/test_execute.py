@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arc_refinery.refining.commands.attempts import Execute
 from messages import Wording
 
 from arc_refinery.config import Sandbox

@@ -135,7 +135,6 @@ def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.Mon
 STARTS_ANOTHER = """
 import subprocess, sys, time
 from arc_refinery import cli
-from arc_refinery.commands.flags import Command
 class Sleep(Command):
     def run(self):
         print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)

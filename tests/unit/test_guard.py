@@ -12,11 +12,11 @@ import torch
 from messages import Wording
 from safetensors.torch import save_file
 
-from arc_refinery import cli
-from arc_refinery.config import Guard, GuardAction, PolicyGradient, Sandbox
+from arc_refinery.config import Guard, GuardAction, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.training import checkpoints, parts
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
+from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.log import Choice, HeldoutResult
 
 GUARD = Guard(window=3)
@@ -238,7 +238,7 @@ def test_a_part_is_continued_from_its_last_step(part: Path):
 
 @pytest.mark.parametrize("until_step", [10, 8])
 def test_a_part_is_continued_to_a_later_step_only(part: Path, until_step: int):
-    with pytest.raises(InputError, match=f"--until-step is {until_step}, .*{part} ends after step 10"):
+    with pytest.raises(InputError, match=f"until_step is {until_step}, .*{part}, ends after step 10"):
         take_over(part, until_step)
     assert take_over(part, 12).is_dir()
 
@@ -289,16 +289,29 @@ def test_a_part_that_a_collapse_ended_is_continued_from_any_checkpoint(part: Pat
 
 @pytest.mark.parametrize(("step", "n_saved", "last"), [(3, 2, 8), (10, 2, 8)])
 def test_steps_that_no_part_can_end_with_are_refused_before_training(step: int, n_saved: int, last: int):
-    words = ["--dataset-path", "x", "--output", "y", "--save-steps", str(n_saved), "--max-steps", str(last)]
-    command = cli.parse(["train", *words, "--until-step", str(step)])
-    with pytest.raises(InputError, match="--until-step"):
-        command.job(command.training, 9, Sandbox())
+    with pytest.raises(InputError, match=f"until_step is {step}"):
+        job(save_steps=n_saved, max_steps=last, until_step=step).check_steps()
 
 
 def test_a_part_ends_with_a_saved_step():
-    words = ["--dataset-path", "x", "--output", "y", "--save-steps", "2", "--max-steps", "8", "--until-step", "4"]
-    command = cli.parse(["train", *words])
-    assert command.job(command.training, 9, Sandbox()).until_step == 4
+    job(save_steps=2, max_steps=8, until_step=4).check_steps()
+
+
+def job(until_step: int, **grpo: Any) -> TrainingJob:
+    return TrainingJob(
+        model=ModelConfig(path="x", window=9),
+        lora=Lora(),
+        training=PolicyGradient(learning_rate=1e-3, **grpo),
+        guard=GUARD,
+        sandbox=Sandbox(),
+        seed=0,
+        start=None,
+        output=Path("y"),
+        work=Path("z"),
+        measurements=None,
+        tensorboard=Path("t"),
+        until_step=until_step,
+    )
 
 
 def control() -> Any:
@@ -349,7 +362,7 @@ def test_a_part_ends_with_its_step_if_the_training_has_it() -> None:
     for n, stops in ((1, False), (2, True)):
         ends.on_step_end(None, state(steps(*[{}] * n)), flow)
         assert flow.should_training_stop == stops
-    with pytest.raises(InputError, match="--until-step is 2, but the training ends after step 1"):
+    with pytest.raises(InputError, match="until_step is 2, but the training ends after step 1"):
         ends.on_train_begin(None, state([], max_steps=1), flow)
 
 

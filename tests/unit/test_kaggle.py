@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arc_refinery.refining.domains.arc.commands import EvaluationTasks, GradeAttempts, Refine
 from checkout import ROOT, TINY
+from experiments import do
 from factories import make_grid, make_task
 from messages import Wording
 from pydantic import ValidationError
@@ -249,14 +249,18 @@ def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path:
     assert left_out == {"a grid has a side of more than 30": 1}
 
 
+def write(task_set: TaskSet, output: Path) -> None:
+    do("evaluation_tasks", {"task_set": task_set.model_dump(exclude_unset=True), "sandbox": {}}, output=output)
+
+
 def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wording):
     path = store(tmp_path / "f.json", {"wide": WIDE, "fine": TASK})
     task_set = TaskSet(name="set", source="dataset", path=str(path), leave_out_too_large=True)
-    EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=task_set).run()
+    write(task_set, tmp_path / "tasks.parquet")
     assert records.notes(tmp_path / "tasks.parquet")["problems_left_out"] == {"a grid has a side of more than 30": 1}
     store(path, {"wide": WIDE})
     with pytest.raises(InputError) as caught:
-        EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=task_set).run()
+        write(task_set, tmp_path / "tasks.parquet")
     assert str(caught.value).startswith(f"{path}: all ")
     wording(caught.value)
 
@@ -333,7 +337,7 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
     path = store(tmp_path / "dataset_x.json.gz", DATASET)
     task_set = TaskSet(name="set", source="dataset", path=str(path))
-    EvaluationTasks(output=tmp_path / "tasks.parquet", task_set=task_set).run()
+    write(task_set, tmp_path / "tasks.parquet")
     (task,) = records.read(tmp_path / "tasks.parquet", Task)
     assert (task.task_id, task.test[0].output.tolist()) == ("d", [[2, 1]])
 
@@ -411,12 +415,13 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     records.write(folder / "attempts/000.parquet", Attempt, attempts, 0, {})
     records.write(folder / "prompts.parquet", Prompt, prompts_of(attempts, tasks, WORDS, renderer), 0, {})
     records.write(tmp_path / "tasks.parquet", Task, tasks.values(), 0, {})
-    GradeAttempts(
-        attempts=(folder / "attempts/000.parquet",),
-        tasks_path=tmp_path / "tasks.parquet",
+    do(
+        "grade",
+        {"sandbox": {"wall_seconds": 60.0}},
+        attempts=folder / "attempts/000.parquet",
+        tasks=tmp_path / "tasks.parquet",
         output=folder / "verdicts/000.parquet",
-        sandbox=config.Sandbox(wall_seconds=60.0),
-    ).run()
+    )
     verdicts = list(records.read(folder / "verdicts/000.parquet", Verdict))
     assert [verdict.status for verdict in verdicts] == ["ok"] * 2
     assert [[grid.tolist() for grid in verdict.detail.test_outputs] for verdict in verdicts] == [
@@ -426,20 +431,19 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     assert {(verdict.detail.test_correct_grids, verdict.detail.test_pixel_score) for verdict in verdicts} == {
         (0.0, 0.0)
     }
-    Refine(
-        folder=folder,
-        n_shards=1,
-        output=tmp_path / "turn2.parquet",
-        branch="b",
-        model_path=TINY,
-        template="words",
-        max_model_len=10**6,
-        max_output_tokens=1,
-        n_considered=2,
-        n_parents=2,
-        n_predictions=2,
-        batch_size=1,
-    ).run()
+    settings: dict[str, Any] = {
+        "model": {"path": TINY, "template": "words", "window": 10**6},
+        "sampling": {"max_output_tokens": 1, "n_predictions": 2, "batch_size": 1},
+        "refinement": {"n_parents": 2},
+        "feedback": "real",
+        "select": {},
+        "n_considered": 2,
+        "branch": "b",
+        "n_shards": 1,
+        "shards_per_grading_job": 1,
+        "tasks_per_batch": 1,
+    }
+    do("refining_prompts", settings, prompts=folder / "prompts.parquet", output=tmp_path / "turn2.parquet")
     refined = list(records.read(tmp_path / "turn2.parquet", Prompt))
     assert [prompt.task_id for prompt in refined] == ["b", "b", "a", "a"]
     assert all(pair.output.size == 0 for prompt in refined for pair in prompt.detail.test)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from arc_refinery.refining.domains.arc.commands import FirstPrompts, Refine, SampleAttempts, Train
 from checkout import TINY
 from factories import first_turns, make_prompt, make_task
 from handmade import finished, settings

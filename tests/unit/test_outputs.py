@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from arc_refinery.commands.flags import Command
 from checkout import ROOT, TINY
 from factories import make_task
 from messages import Wording

@@ -1,4 +1,4 @@
-"""What a domain from outside gets without code of its own: tasks from rows, records, flags for its keys."""
+"""What a domain from outside gets without code of its own: tasks from rows, records, its keys in stages."""
 
 import json
 import sys
@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from checkout import TINY
 from environments.letters.domain import Domain, Grade, Word
+from experiments import settings_of
 
-from arc_refinery import cli, records
-from arc_refinery.commands import stages as shared_stages
-from arc_refinery.config import validate_experiment
+from arc_refinery import cli, records, stages
+from arc_refinery.config import Sandbox, validate_experiment
 from arc_refinery.errors import InputError
-from arc_refinery.refining import stages
-from arc_refinery.refining.commands.attempts import GradeAttempts
-from arc_refinery.refining.commands.tasks import EvaluationTasks
-from arc_refinery.refining.config import RowsSet, Sampling
+from arc_refinery.jobs import Job, settings_text
+from arc_refinery.refining import jobs
+from arc_refinery.refining.config import Refining, RowsSet, Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import verdict_of
@@ -31,7 +30,7 @@ def tasks(tmp_path: Path, rows: list[Any], left_out: Counter[str] | None = None,
     path = tmp_path / "words.json"
     path.write_text(json.dumps(rows))
     task_set = RowsSet(name="words", path=str(path), **changes)
-    return list(Domain().tasks_of_set(task_set, Counter() if left_out is None else left_out))
+    return list(Domain().tasks_of_set(task_set, Counter() if left_out is None else left_out, Sandbox(), None))
 
 
 # tasks
@@ -109,14 +108,13 @@ def test_a_domain_with_one_wording_has_no_templates(monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match="template is 'words', but the domain has one wording"):
         Domain().wording("words", "")
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
-    command = cli.parse(
-        ["prompts", "export", "--domain", "letters", "--template", "words", "--output", str(tmp_path / "x")]
-    )
-    with pytest.raises(InputError, match="domain letters has no wording that can be edited"):
-        command.check_outputs()
+    command = cli.parse(["prompts", "export", "--domain", "letters", "--output", str(tmp_path / "x")])
+    with pytest.raises(InputError, match="the domain has no wording that can be edited"):
+        command.run()
+    assert not (tmp_path / "x").exists()
 
 
-# commands
+# stages
 
 OWN_KEYS = """
     from arc_refinery.config import PositiveInt
@@ -143,7 +141,7 @@ OWN_KEYS = """
 
 @pytest.fixture
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a domain with keys of its own, and without commands."""
+    """The name of a domain with keys of its own."""
     (tmp_path / "own_keys").mkdir()
     for name, source in {"__init__": "", "config": OWN_KEYS, "domain": "class Domain: pass"}.items():
         (tmp_path / f"own_keys/{name}.py").write_text(dedent(source))
@@ -167,35 +165,43 @@ def content(domain: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def test_keys_of_a_domain_are_flags_of_the_commands_that_read_them(own_keys: str):
+def arguments(stage: str, job: Job, experiment: Any, **files: str) -> dict[str, Any]:
+    flags = {name: [path] for name, path in files.items()}
+    return stages.validated(stages.load(stage, "refining"), settings_of(job), flags, type(experiment))
+
+
+def test_keys_of_a_domain_reach_the_stages_that_read_them(own_keys: str):
     config = content(own_keys, problems={"path": "w.json", "longest": 3}, parts={"n_parts": 1})
     config["sampling"]["hint"] = True
     config["evaluation"]["sets"][0]["longest"] = 4
     experiment: Any = validate_experiment(config, "mine.yaml")
-    expected: list[tuple[Any, str, list[str]]] = [
-        (stages.tasks(experiment), "--longest", ["tasks", "split"]),
-        (stages.evaluation_tasks(experiment, "small"), "--longest", ["tasks", "evaluation"]),
-        (stages.first_prompts(experiment, "small", "turn1"), "--hint", ["prompts", "first"]),
-    ]
-    files = {"tasks": ["--output", "t"], "prompts": ["--tasks-path", "t", "--output", "p"]}
-    for command, flag, name in expected:
-        assert flag in command.words()
-        parsed = cli.parse([*name, *command.words(), *files[name[0]]])
-        assert type(parsed) is type(command)
-        assert parsed.words()[: len(command.words())] == command.words()
-    assert cli.load("grade", own_keys) is GradeAttempts
+    split = arguments("tasks", jobs.tasks(experiment), experiment, output="t")
+    assert split["problems"] == experiment.problems
+    collected = arguments("evaluation_tasks", jobs.evaluation_tasks(experiment, "small"), experiment, output="t")
+    assert collected["task_set"] == experiment.evaluation.sets[0]
+    first = jobs.first_prompts(experiment, "small", "turn1")
+    assert arguments("first_prompts", first, experiment, tasks="t", output="p")["sampling"].hint
 
 
-def test_without_keys_of_its_own_a_domain_has_the_flags_of_rows(monkeypatch: pytest.MonkeyPatch):
+def test_a_key_that_the_domain_does_not_know_is_refused(own_keys: str):
+    config = content(own_keys)
+    settings = settings_of(jobs.evaluation_tasks(validate_experiment(config, "mine.yaml", Refining), "small"))
+    settings["task_set"]["longer"] = 4
+    with pytest.raises(InputError, match=r"stage evaluation_tasks: task_set\.longer is not a known key"):
+        stages.call("evaluation_tasks", settings, {"output": ["t"]})
+
+
+def test_without_keys_of_its_own_a_domain_has_those_of_rows(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
-    command: Any = cli.load("tasks evaluation", "letters")
-    assert issubclass(command, EvaluationTasks)
-    assert command.model_fields["task_set"].annotation is RowsSet
-    assert "max_cells" not in command.model_fields  # of arc
+    experiment = validate_experiment(content("letters"), "mine.yaml", Refining)
+    collected = arguments("evaluation_tasks", jobs.evaluation_tasks(experiment, "small"), experiment, output="t")
+    assert type(collected["task_set"]) is RowsSet
+    assert type(collected["domain"]).__module__ == "letters.domain"
+    assert "max_cells" not in collected  # of arc
 
 
 def test_settings_of_a_run_are_a_config(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
     experiment = validate_experiment(content("letters"), "mine.yaml")
-    text = shared_stages.settings_text(experiment)
+    text = settings_text(experiment)
     assert validate_experiment(json.loads(text), "settings.json") == experiment

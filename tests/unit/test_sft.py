@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 import torch
-from arc_refinery.commands.stages import FineTune
 from checkout import TINY
+from experiments import do
 from factories import make_demonstration
 from safetensors.torch import load
 from trl import SFTTrainer
@@ -291,10 +291,13 @@ def test_without_demonstrations_the_numbers_of_all_files_are_the_message(
     paths = (tmp_path / "a.parquet", tmp_path / "b.parquet")
     for path in paths:
         records.write(path, kind, [], 0, {}, lambda: counts)
-    command = FineTune(
-        model_path=TINY, dataset_path=paths, output=tmp_path / "sft", training=TRAINING, lora=Lora(lora_r=1)
-    )
+    settings = {
+        "model": {"path": TINY, "window": 1},
+        "sft": TRAINING.model_dump(exclude={"demonstrations"}),
+        "lora": {"lora_r": 1},
+    }
+    written = {name: tmp_path / name for name in ("output", "checkpoints", "measurements", "tensorboard")}
     with pytest.raises(InputError) as caught:
-        command.run()
+        do("sft", settings, data=paths, **written)
     for fact in (*map(str, paths), *(f"{name} {2 * n}" for name, n in counts.items())):
         assert fact in str(caught.value)

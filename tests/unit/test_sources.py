@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from arc_refinery.refining.commands.tasks import Tasks
 from checkout import ROOT
+from experiments import do
 from messages import Wording
 from pydantic import ValidationError
 from row_files import WRITERS, each_format, write_gzip, write_jsonl, write_parquet
@@ -367,11 +368,16 @@ def test_no_file_of_rows_of_barcs_form_ends_the_stage(tmp_path: Path, seed: int)
 # problems
 
 
+def split(problems: Problems, outputs: Sequence[Path], tasks_per_part: int | None = None, n_jobs: int = 1) -> None:
+    settings = {"problems": problems.model_dump(), "sandbox": {}, "tasks_per_part": tasks_per_part}
+    do("tasks", settings, n_jobs=n_jobs, output=list(outputs))
+
+
 def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording):
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
     with pytest.raises(InputError) as caught:
-        Tasks(output=(tmp_path / "tasks.parquet",), problems=settings).run()
-    assert "`arc-refinery fetch" in str(caught.value)
+        split(settings, [tmp_path / "tasks.parquet"])
+    assert "`arc-refinery stage fetch" in str(caught.value)
     wording(caught.value)
     assert not list(tmp_path.iterdir())
 
@@ -543,7 +549,7 @@ def deal(folder: Path, listed: list[Any], tasks_per_part: int | None, n_jobs: in
     path = write_jsonl(folder / "rows.jsonl", listed)
     outputs = (folder / "part1.parquet", folder / "part2.parquet")
     problems = Problems(source="file", path=str(path), **changes)
-    Tasks(output=outputs, problems=problems, tasks_per_part=tasks_per_part, n_jobs=n_jobs).run()
+    split(problems, outputs, tasks_per_part, n_jobs)
     return list(outputs)
 
 
@@ -612,7 +618,7 @@ def test_parts_are_the_same_bytes_whatever_the_blocks_and_processes(
         monkeypatch.setattr(rows, "JSON_BLOCK", block)
         monkeypatch.setattr(rows, "PARQUET_BLOCK", max(2, block // 200))
         problems = Problems(source="file", path=str(path))
-        Tasks(output=outputs, problems=problems, tasks_per_part=8, n_jobs=n_jobs).run()
+        split(problems, outputs, 8, n_jobs)
         contents.add(tuple(output.read_bytes() for output in outputs))
     assert len(contents) == 1
     groups = pq.read_metadata(outputs[0])

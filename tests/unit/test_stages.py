@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import pytest
 import yaml
-from arc_refinery.commands.flags import Command, RulePath
-from arc_refinery.config.flags import FLAT, NEEDED, Without, flag_of, flag_words
 from checkout import ROOT, SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, contents, refining_commands, tool_use_commands
 from pydantic import BaseModel, Field, ValidationError

@@ -1,11 +1,13 @@
-"""The stages of tool use on the command line: they explain themselves, and bad input ends with one message."""
+"""The stages of tool use on the command line: bad input ends with one message."""
 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checkout import ROOT
+from experiments import words_of
 from messages import Wording, run
 
 from arc_refinery import cli, records
@@ -13,10 +15,39 @@ from arc_refinery.records.tool_use import Question
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
-QUESTIONS = "tools questions --name a --output a"
-TRAIN = "train --kind tool-use --output a"
-MODEL = "--model-path workflow/models/tiny-tools"
-SIZES = "--max-model-len 512 --max-turn-tokens 48 --max-episode-tokens 96"
+MODEL = {"path": "workflow/models/tiny-tools", "window": 512}
+COMMON: dict[str, Any] = {
+    "kind": "tool-use",
+    "model": MODEL,
+    "generation": {"max_turn_tokens": 48, "max_episode_tokens": 96},
+    "tools": [],
+    "modules_of_python": False,
+    "sandbox": {},
+}
+JOBS: dict[str, dict[str, Any]] = {
+    "conversations": COMMON | {"tools_of_sets": {}, "without_tools": 0.5, "n_questions": None},
+    "train": COMMON | {"lora": {}, "grpo": {"learning_rate": 1e-4}, "guard": {}, "tools_of_sets": {}, "files": None},
+    "episodes": COMMON | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
+}
+SUMS = {"form": "gsm8k", "source": "generator", "n_questions": 1}
+
+
+def questions(rows: dict[str, Any], name: str = "a", **flags: Any) -> list[str]:
+    """The words of a job that makes a set."""
+    settings = {"kind": "tool-use", "questions": {"name": name} | rows, "sandbox": {}}
+    return words_of("questions", settings, **{"split": "train", "output": name} | flags)[1:]
+
+
+def job(stage: str, changes: dict[str, Any] | None = None, **flags: Any) -> list[str]:
+    """The words of a job on three questions, with changed settings and flags."""
+    files = {"data" if stage == "train" else "questions": "sums.parquet", "output": "a"} | flags
+    if stage == "train":
+        files |= {name: f"a.{name}" for name in ("checkpoints", "measurements", "tensorboard")}
+    return words_of(stage, JOBS[stage] | (changes or {}), **files)[1:]
+
+
+def tools(*words: str) -> dict[str, Any]:
+    return {"tools": list(words)}
 
 
 @pytest.fixture(autouse=True)
@@ -33,62 +64,43 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "begins"),
     [
-        (f"{QUESTIONS} --form gsm8k --source file --path none.jsonl", "none.jsonl: "),
-        (
-            f"{QUESTIONS} --form gsm8k --source generator --n-questions 1 --heldout none.parquet",
-            "none.parquet: ",
-        ),
-        (
-            f"{QUESTIONS} --form gsm8k --source generator --n-questions 1 --heldout others.parquet",
-            "others.parquet: holds conversations, ",
-        ),
+        (questions({"form": "gsm8k", "source": "file", "path": "none.jsonl"}), "none.jsonl: "),
+        (questions(SUMS, heldout="none.parquet"), "none.parquet: "),
+        (questions(SUMS, heldout="others.parquet"), "others.parquet: holds conversations, "),
         *(
-            (f"{stage} {SIZES} {flags}", begins)
-            for stage in (
-                "tools conversations --output a",
-                f"{TRAIN} --learning-rate 1e-4",
-                "tools episodes --output a",
-            )
-            for flags, begins in (
-                (f"{MODEL} --dataset-path none.parquet", "none.parquet: "),
-                (f"{MODEL} --dataset-path others.parquet", "others.parquet: holds conversations, "),
-                ("--model-path workflow/models/none --dataset-path sums.parquet", "workflow/models/none: "),
+            (job(stage, {"model": MODEL | {"path": model}}, **{flag: file}), begins)
+            for stage, flag in (("conversations", "questions"), ("train", "data"), ("episodes", "questions"))
+            for model, file, begins in (
+                (MODEL["path"], "none.parquet", "none.parquet: "),
+                (MODEL["path"], "others.parquet", "others.parquet: holds conversations, "),
+                ("workflow/models/none", "sums.parquet", "workflow/models/none: "),
                 (
-                    "--model-path workflow/models/tiny --dataset-path sums.parquet",
+                    "workflow/models/tiny",
+                    "sums.parquet",
                     "workflow/models/tiny: generation.stop_token '<|im_end|>' ",
                 ),
             )
         ),
+        (job("episodes", tools("calculator"), adapter="none"), "none/adapter_config.json: "),
+        (job("episodes", tools("read_file") | {"files": "none"}), "none: "),
+        (job("episodes", tools("none.py:f")), "none.py: "),
+        (job("episodes", tools("calculator", "calculator")), "tools: a second tool is called calculator; "),
+        (
+            job("train", {"tools_of_sets": {"sums": ["python", "python"]}}),
+            "tools: a second tool is called python; ",
+        ),
         *(
-            (f"tools episodes --output a {MODEL} {SIZES} --dataset-path sums.parquet {flags}", begins)
-            for flags, begins in (
-                ("--lora-path none --tools calculator", "none/adapter_config.json: "),
-                ("--tools read_file --files none", "none: "),
-                ("--tools none.py:f", "none.py: "),
-                ("--tools-of-sets sum calculator", "--tools-of-sets names the set sum, "),
-                ("--tools calculator calculator", "tools: a second tool is called calculator; "),
-                ("--tools-of-sets sums python sums python", "tools: a second tool is called python; "),
-            )
+            (job(stage, {"tools_of_sets": {"sum": ["calculator"]}}), "tools_of_sets names the set sum, ")
+            for stage in ("conversations", "train")
         ),
-        (
-            f"tools conversations --output a {MODEL} {SIZES} --dataset-path sums.parquet "
-            "--tools-of-sets sum calculator",
-            "--tools-of-sets names the set sum, ",
-        ),
-        (
-            f"{TRAIN} --learning-rate 1 {MODEL} {SIZES} --dataset-path sums.parquet --tools calculator --n-heldout 3",
-            "n_heldout = 3 ",
-        ),
-        (
-            f"tools episodes --output a {MODEL} {SIZES} --dataset-path sums.parquet --shard 2 --n-shards 2",
-            "shard 2 of 2: ",
-        ),
+        (job("train", tools("calculator") | {"grpo": {"learning_rate": 1, "n_heldout": 3}}), "n_heldout = 3 "),
+        (job("episodes", shard=2, n_shards=2), "shard 2 of 2: "),
         ("report --output a.md --results . --configfile none.json", "none.json: "),
         ("report --output a.md --results . --configfile settings.json", "questions/sums.parquet: "),
     ],
 )
 def test_bad_input_ends_with_one_message(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, begins: str, wording: Wording
+    folder: Path, monkeypatch: pytest.MonkeyPatch, words: str | list[str], begins: str, wording: Wording
 ):
     settings = {
         "kind": "tool-use",
@@ -103,33 +115,37 @@ def test_bad_input_ends_with_one_message(
     assert isinstance(said, str)  # Python then exits with code 1
     assert said.startswith(f"arc-refinery: {begins}")
     wording(said)
-    assert not (folder / "a").exists() or not list((folder / "a").glob("*.parquet"))
+    assert not (folder / "a").exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "begins"),
+    ("changes", "begins"),
     [
-        ("--tools browser", "--tools.0: 'browser' is not a tool; "),
-        ("--tools python, calculator", "--tools.0 is 'python,', with '' after a comma; "),
-        ("--tools calculator python,3", "--tools.1 is 'python,3', with '3' after a comma; "),
-        ("--tools python,seconds=x", "--tools.0.seconds is 'x'; "),
-        ("--tools python,second=1", "--tools.0.second is not a known key; "),
-        ("--tools python,seconds=1,seconds=2", "--tools.0 is 'python,seconds=1,seconds=2', with two `seconds`; "),
-        ("--tools-of-sets sums browser", "--tools-of-sets.0.1: 'browser' is not a tool; "),
-        ("--rewards correct format=x", "--rewards.1.weight is 'x'; "),
-        ("--rewards correct correct", "--rewards: two terms have the name correct; "),
-        ("--max-calls 0", "--max-calls is 0; "),
-        ("--max-turn-tokens 97", "max_turn_tokens = 97 is more than "),
+        (tools("browser"), "tools.0: 'browser' is not a tool; "),
+        (tools("python,", "calculator"), "tools.0 is 'python,', with '' after a comma; "),
+        (tools("calculator", "python,3"), "tools.1 is 'python,3', with '3' after a comma; "),
+        (tools("python,seconds=x"), "tools.0.seconds is 'x'; "),
+        (tools("python,second=1"), "tools.0.second is not a known key; "),
+        (tools("python,seconds=1,seconds=2"), "tools.0 is 'python,seconds=1,seconds=2', with two `seconds`; "),
+        ({"tools_of_sets": {"sums": ["browser"]}}, "tools_of_sets.sums.0: 'browser' is not a tool; "),
+        ({"grpo": {"learning_rate": 1, "rewards": ["correct", "format=x"]}}, "grpo.rewards.1.weight is 'x'; "),
+        (
+            {"grpo": {"learning_rate": 1, "rewards": ["correct", "correct"]}},
+            "grpo.rewards: two terms have the name correct; ",
+        ),
+        ({"generation": COMMON["generation"] | {"max_calls": 0}}, "generation.max_calls is 0; "),
+        (
+            {"generation": COMMON["generation"] | {"max_turn_tokens": 97}},
+            "generation: max_turn_tokens = 97 is more than ",
+        ),
     ],
 )
-def test_a_wrong_flag_ends_with_a_line_that_names_it(
-    flags: str, begins: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wording: Wording
+def test_a_wrong_setting_ends_with_a_line_that_names_it(
+    changes: dict[str, Any], begins: str, monkeypatch: pytest.MonkeyPatch, wording: Wording
 ):
-    words = f"{TRAIN} --learning-rate 1e-4 {MODEL} {SIZES} --dataset-path sums.parquet {flags}"
-    assert run(monkeypatch, words) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    said = line.removeprefix("arc-refinery train --kind tool-use: ")
-    assert said.startswith(begins)
+    said = str(run(monkeypatch, job("train", changes)))
+    assert said.startswith(f"arc-refinery: stage train: {begins}")
+    assert "\n" not in said
     wording(said)
 
 
@@ -139,12 +155,12 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
 ):
     row = {"text": "Double a number.", "code": "def double(n): return n", "test_list": ["assert double(2) == 4"]}
     (folder / "wrong.jsonl").write_text(json.dumps(row | {"task_id": 9}))
-    said = run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path wrong.jsonl")
+    said = run(monkeypatch, questions({"form": "mbpp", "source": "file", "path": "wrong.jsonl"}))
     (logged,) = (message for message in caplog.messages if "a/mbpp-9" in message)
     assert "assert 1: failed" in logged
     wording(logged)
     (folder / "empty.jsonl").write_text("")
-    nothing = run(monkeypatch, f"{QUESTIONS} --form mbpp --source file --path empty.jsonl")
+    nothing = run(monkeypatch, questions({"form": "mbpp", "source": "file", "path": "empty.jsonl"}))
     for refused, file, n_rows in ((said, "wrong.jsonl", 1), (nothing, "empty.jsonl", 0)):
         assert str(refused).startswith(f"arc-refinery: {file}: ")
         assert f" {n_rows}" in str(refused)
@@ -165,11 +181,12 @@ def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logge
     (folder / "full.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     other = row(2, "twice", 1, 2)
     (folder / "sanitized.jsonl").write_text(json.dumps(other | {"prompt": "Multiply by two."}))
+    mbpp = {"form": "mbpp", "source": "file"}
     for words in (
-        "--name b --output b --form mbpp --source file --path sanitized.jsonl --split heldout",
-        "--name a --output a --form mbpp --source file --path full.jsonl --heldout b",
+        questions(mbpp | {"path": "sanitized.jsonl"}, "b", split="heldout"),
+        questions(mbpp | {"path": "full.jsonl"}, heldout="b"),
     ):
-        monkeypatch.setattr(sys, "argv", ["arc-refinery", "tools", "questions", *words.split()])
+        monkeypatch.setattr(sys, "argv", ["arc-refinery", *words])
         cli.main()
     assert [question.question_id for question in records.read(folder / "a", Question)] == ["a/mbpp-3", "a/mbpp-4"]
     assert records.notes(folder / "a")["held_out"] == {"held out, by task_id": 1}

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
+from experiments import settings_of
 from messages import Wording
 
-from arc_refinery.commands.stages import sft, training_job
 from arc_refinery.config import ConfigError, check_files, inputs, load_experiment, validate_experiment
+from arc_refinery.jobs import sft
+from arc_refinery.jobs import train as train_job
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.tool_use import inputs as tool_inputs
-from arc_refinery.tool_use import stages
-from arc_refinery.tool_use.commands import TrainToolUse
+from arc_refinery.tool_use import jobs
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
 
 DEMO = "config/tool-use-demo.yaml"
@@ -347,13 +348,12 @@ def test_each_training_has_its_seed_and_starts_from_the_sft_of_that_seed(content
     ]
     last = "beta-0.04-dtype-bfloat16-seed-7"
     assert inputs.start_of(experiment, last) == ["<results>/adapters/sft-seed-7"]
-    job = training_job(experiment, last)
-    assert isinstance(job, TrainToolUse)
-    assert (job.seed, job.training.beta, job.dtype) == (7, 0.04, "bfloat16")
-    assert sft(experiment, "sft-seed-4").seed == 4
+    job = settings_of(train_job(experiment, last))
+    assert (job["kind"], job["seed"], job["grpo"]["beta"], job["model"]["dtype"]) == ("tool-use", 7, 0.04, "bfloat16")
+    assert settings_of(sft(experiment, "sft-seed-4"))["seed"] == 4
     # all arms are sampled with the experiment's seed, so that they are paired
     arms = [arm.name for arm in experiment.arms]
-    assert {stages.episodes(experiment, "arithmetic", arm).seed for arm in arms} == {0}
+    assert {settings_of(jobs.episodes(experiment, "arithmetic", arm))["seed"] for arm in arms} == {0}
     assert f"<results>/arithmetic/trained-{last}/001.parquet" in tool_inputs.report_inputs(experiment)
     assert [list(experiment.repetitions)[number] for number in (2, 3)] == [
         "trained-beta-0",
@@ -448,10 +448,13 @@ def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content
     (trained,) = experiment.data.train
     assert [setting.tool for setting in experiment.tools_of(trained.name)] == ["execute_code"]
     assert [setting.tool for setting in experiment.tools_of(heldout)] == ["calculator"]
-    job = stages.train(experiment, "trained")
-    assert [str(tool) for tool in job.tools] == ["calculator"]
-    assert [(name, str(tools)) for name, tools in job.tools_of_sets] == [(trained.name, "execute_code")]
-    assert [str(tool) for tool in stages.episodes(experiment, heldout, "trained").tools] == ["calculator"]
+    job = settings_of(train_job(experiment, "trained"))
+    assert [tool["tool"] for tool in job["tools"]] == ["calculator"]
+    assert {name: [tool["tool"] for tool in tools] for name, tools in job["tools_of_sets"].items()} == {
+        trained.name: ["execute_code"]
+    }
+    evaluated = settings_of(jobs.episodes(experiment, heldout, "trained"))
+    assert [tool["tool"] for tool in evaluated["tools"]] == ["calculator"]
 
 
 def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_checkout: Path, wording: Wording):
@@ -498,9 +501,9 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     assert not experiment.modules_of_python  # no answer is a program
     content["data"]["heldout"][0] |= {"form": "mbpp", "source": "file", "path": "rows.jsonl"}
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    jobs = [stages.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
-    assert [job.modules_of_python for job in jobs] == [True, True]
-    assert stages.train(experiment, "trained").modules_of_python
+    episodes = [jobs.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
+    for job in (*episodes, train_job(experiment, "trained")):
+        assert settings_of(job)["modules_of_python"] is True
 
 
 def test_two_tools_of_one_name_are_refused(content: Content, in_a_checkout: Path, wording: Wording):

@@ -80,7 +80,7 @@ def trainer_of(
     tools_of_first: tuple[ToolName, ...] = (),
     **changed: Any,
 ) -> Any:
-    """TRL's trainer on eight sums, as `arc-refinery train --kind tool-use` makes it.
+    """TRL's trainer on eight sums, as the stage `train` of tool use makes it.
 
     The first sum may have other tools than the others.
     """

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
+from experiments import settings_of
 from factories import make_question
 from messages import Wording
 
 from arc_refinery.asserts.split import Asserts
-from arc_refinery.commands.stages import sft
 from arc_refinery.config import ConfigError, check_files, own_functions, validate_experiment
 from arc_refinery.config.inputs import files_of_grpo
 from arc_refinery.errors import InputError
+from arc_refinery.jobs import sft, train
 from arc_refinery.records.tool_use import Call, EpisodeMessage
-from arc_refinery.tool_use import stages
+from arc_refinery.tool_use import jobs
 from arc_refinery.tool_use.config import EpisodeTerm, ToolUse
 from arc_refinery.tool_use.training.reward_terms import ScoredEpisode
 from arc_refinery.training.rewards import Reward
@@ -342,9 +343,10 @@ def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):
 def test_terms_and_their_files_belong_to_the_training_alone():
     terms = ["correct", {"reward": "mine.py:score", "weight": 0.5}]
     experiment = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
-    assert "--rewards correct mine.py:score=0.5 " in f"{stages.train(experiment, 'trained').flags()} "
+    terms_of_job = settings_of(train(experiment, "trained"))["grpo"]["rewards"]
+    assert tuple(map(EpisodeTerm.model_validate, terms_of_job)) == experiment.rewards
     assert tuple(map(EpisodeTerm.model_validate, ("correct", "mine.py:score=0.5"))) == experiment.rewards
     assert files_of_grpo(experiment) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
-    assert stages.episodes(experiment, "arithmetic", "trained") == stages.episodes(plain, "arithmetic", "trained")
+    assert jobs.episodes(experiment, "arithmetic", "trained") == jobs.episodes(plain, "arithmetic", "trained")
     assert sft(experiment, "sft") == sft(plain, "sft")

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
+from experiments import settings_of
 from messages import Wording
 from pydantic import ValidationError
 
 from arc_refinery.config import ConfigError, load_experiment, validate_experiment
+from arc_refinery.jobs import train
 from arc_refinery.refining.config import Grpo, Training
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.stages import train
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}
@@ -238,7 +239,7 @@ def test_runs_of_a_sweep_may_differ_in_precision() -> None:
     sweep = [{"dtype": "float16"}, {"dtype": "bfloat16", "beta": 0.1}, {"optimizer": "adamw_8bit"}]
     experiment = validate_experiment(demo(grpo=GRPO, sweep=sweep), "demo", ArcExperiment)
     assert list(experiment.runs) == ["dtype-float16", "dtype-bfloat16-beta-0.1", "optimizer-adamw-8bit"]
-    precisions = [train(experiment, name).dtype for name in experiment.runs]
+    precisions = [settings_of(train(experiment, name))["model"]["dtype"] for name in experiment.runs]
     assert precisions == ["float16", "bfloat16", "float32"]
 
 

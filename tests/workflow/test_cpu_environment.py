@@ -11,11 +11,15 @@ from arc_refinery.config import ConfigError, check_files, load_experiment
 
 pytestmark = pytest.mark.snakemake
 VENV = "results/own venv"
-OF_OTHERS = {"sample", "train", "sft", "tools episodes"}  # on GPUs
+OF_OTHERS = {"stage sample", "stage train", "stage sft", "stage episodes"}  # on GPUs
 
 EXPECTED = {
-    SMALL: {"grade", "prompts first", "prompts refine", "report", "tasks evaluation", "tasks split", "tasks overlap"},
-    TOOLS: {"report", "tools questions", "tools conversations"},
+    SMALL: {
+        "report",
+        *(f"stage {name}" for name in ("tasks", "evaluation_tasks", "overlap")),
+        *(f"stage {name}" for name in ("first_prompts", "refining_prompts", "grade")),
+    },
+    TOOLS: {"report", "stage questions", "stage conversations"},
 }
 
 
@@ -31,21 +35,11 @@ def test_every_job_without_a_gpu_uses_it(fresh: Checkout, config: str):
     changed = fresh.change(with_environment, config)
     done = fresh.snakemake("--dry-run", "--printshellcmds", "--cores", "1", "--configfile", changed)
     assert done.returncode == 0, done.stdout + done.stderr
-    printed = re.findall(r"(PATH='results/own venv'/bin:\$PATH )?arc-refinery ((?:[a-z]+ ?){1,2})", done.stdout)
+    printed = re.findall(r"(PATH='results/own venv'/bin:\$PATH )?arc-refinery ((?:[a-z_]+ ?){1,2})", done.stdout)
     commands = {(words.strip(), bool(prefix)) for prefix, words in printed}
     assert {words for words, has_own in commands if not has_own} <= OF_OTHERS
     assert {words for words, has_own in commands if has_own} & OF_OTHERS == set()
-    expected = {
-        "grade",
-        "prompts first",
-        "prompts refine",
-        "report",
-        "tasks evaluation",
-        "tasks split",
-        "tasks overlap",
-    }
-    expected = expected if config == SMALL else {"report", "tools questions", "tools conversations"}
-    assert expected <= {words for words, has_own in commands if has_own}
+    assert EXPECTED[config] <= {words for words, has_own in commands if has_own}
 
 
 def test_one_without_this_package_is_refused(fresh: Checkout, monkeypatch: pytest.MonkeyPatch):

@@ -1,8 +1,10 @@
 """`arc-refinery dev new-domain` writes a package that works as it is: its test, its config, and stages by hand."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import processes
 import pytest
@@ -13,7 +15,7 @@ from arc_refinery.config.layers import read_config
 from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt, Verdict
 
-MODEL = ["--model-path", TINY, "--max-model-len", "512"]
+MODEL = {"path": TINY, "window": 512}
 
 
 def run(folder: Path, *command: str) -> str:
@@ -32,8 +34,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def by_hand(folder: Path, *words: str) -> None:
-    run(folder, "arc-refinery", *words, "--domain", "print_sums")
+def by_hand(folder: Path, stage: str, settings: dict[str, Any], **files: str) -> None:
+    job = {"kind": "refining", "domain": "print_sums", **settings}
+    flags = [word for name, path in files.items() for word in (f"--{name}", path)]
+    run(folder, "arc-refinery", "stage", stage, json.dumps(job), *flags)
 
 
 @pytest.mark.slow
@@ -71,13 +75,11 @@ def test_its_tests_pass(folder: Path):
 
 @pytest.mark.model
 def test_its_stages_run_by_hand(folder: Path):
-    by_hand(
-        folder,
-        *("tasks", "evaluation", "--name", "examples", "--path", "mine/print_sums/tasks.json", "--n-tasks", "3"),
-        *("--output", "tasks.parquet"),
-    )
-    asked = ["--max-output-tokens", "8", "--n-predictions", "2", "--batch-size", "2", *MODEL]
-    by_hand(folder, "prompts", "first", "--tasks-path", "tasks.parquet", *asked, "--output", "turn1/prompts.parquet")
+    task_set = {"name": "examples", "path": "mine/print_sums/tasks.json", "n_tasks": 3}
+    by_hand(folder, "evaluation_tasks", {"task_set": task_set, "sandbox": {}}, output="tasks.parquet")
+    asked = {"model": MODEL, "sampling": {"max_output_tokens": 8, "n_predictions": 2, "batch_size": 2}, "seed": 0}
+    files = {"tasks": "tasks.parquet", "output": "turn1/prompts.parquet"}
+    by_hand(folder, "first_prompts", asked | {"branch": "turn1"}, **files)
     prompts = list(records.read(folder / "turn1/prompts.parquet", Prompt))
     assert [prompt.task_id for prompt in prompts] == ["twice", "square", "parity"]
     assert "For n = 3 it prints '6'." in prompts[0].text
@@ -105,18 +107,22 @@ def test_its_stages_run_by_hand(folder: Path):
     records.write(
         folder / "turn1/attempts/000.parquet", Attempt, attempts, 0, {}, made_from=[folder / "turn1/prompts.parquet"]
     )
-    by_hand(
-        folder,
-        *("grade", "--attempts", "turn1/attempts/000.parquet", "--tasks-path", "tasks.parquet"),
-        *("--output", "turn1/verdicts/000.parquet"),
-    )
+    files = {"attempts": "turn1/attempts/000.parquet", "tasks": "tasks.parquet", "output": "turn1/verdicts/000.parquet"}
+    by_hand(folder, "grade", {"sandbox": {}, "seed": 0}, **files)
     verdicts = list(records.read(folder / "turn1/verdicts/000.parquet", Verdict))
     assert [(verdict.score, verdict.solved) for verdict in verdicts] == [(1, True), *[(0, False)] * 5]
-    by_hand(
-        folder,
-        *("prompts", "refine", "--folder", "turn1", "--n-shards", "1", "--n-considered", "2", "--n-parents", "1"),
-        *("--branch", "turn2", *asked, "--output", "turn2/prompts.parquet"),
-    )
+    refining = {
+        "refinement": {"n_parents": 1},
+        "feedback": "real",
+        "select": {},
+        "n_considered": 2,
+        "branch": "turn2",
+        "n_shards": 1,
+        "shards_per_grading_job": 1,
+        "tasks_per_batch": 1,
+    }
+    files = {"prompts": "turn1/prompts.parquet", "output": "turn2/prompts.parquet"}
+    by_hand(folder, "refining_prompts", asked | refining, **files)
     feedback = {p.task_id: p.messages[-1]["content"] for p in records.read(folder / "turn2/prompts.parquet", Prompt)}
     assert feedback["twice"] == (
         "For n = 3 your program printed '5', expected '6'. For n = -1 your program printed '1', expected '-2'. "

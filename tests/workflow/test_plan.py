@@ -161,7 +161,7 @@ def test_no_command_grows_with_the_number_of_shards(fresh: Checkout):
 
     done = fresh.snakemake("--dry-run", "--printshellcmds", "--configfile", fresh.change(split))
     commands = [line for line in (done.stdout + done.stderr).splitlines() if "arc-refinery " in line]
-    assert any("arc-refinery prompts refine " in command for command in commands)
+    assert any("arc-refinery stage refining_prompts " in command for command in commands)
     assert max(map(len, commands)) < 3000
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checkout import TINY, Checkout
+from experiments import words_of
 from hub import TOKEN, Hub, files_of
 from messages import Wording
 from processes import BIN
@@ -47,13 +48,15 @@ def publish(
     return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
 
 
-def greedy(checkout: Checkout, prompts: Path, output: Path, *flags: str) -> list[str]:
+def greedy(checkout: Checkout, prompts: Path, output: Path, adapter: str | None = None) -> list[str]:
     """The likeliest completion of each prompt, by the pipeline's own sampler."""
-    settings = ["--backend", "transformers", "--max-model-len", "1024", "--max-output-tokens", str(N_TOKENS)]
-    settings += ["--temperature", "0", "--model-path", TINY, "--dataset-path", str(prompts), "--output", str(output)]
-    done = checkout.run("arc-refinery", "sample", *settings, *flags)
+    settings = {
+        "model": {"path": TINY, "template": "compact", "backend": "transformers", "window": 1024},
+        "sampling": {"temperature": 0, "max_output_tokens": N_TOKENS},
+    }
+    done = checkout.run(*words_of("sample", settings, prompts=prompts, adapter=adapter, output=output))
     assert done.returncode == 0, done.stderr
-    attempts = list(records.read(output / "000.parquet", Attempt))
+    attempts = list(records.read(output, Attempt))
     return list({attempt.prompt_id: attempt.completion for attempt in attempts}.values())
 
 
@@ -79,8 +82,8 @@ def test_what_was_published_loads_from_the_hub_and_writes_what_the_experiment_wo
 
     prompts = finished_once.folder / "results/small/part1/turn1/prompts.parquet"
     texts = [prompt.text for prompt in records.read(prompts, Prompt)]
-    with_adapter = greedy(finished_once, prompts, tmp_path / "with", "--lora-path", ADAPTER)
-    assert with_adapter != greedy(finished_once, prompts, tmp_path / "without")
+    with_adapter = greedy(finished_once, prompts, tmp_path / "with.parquet", ADAPTER)
+    assert with_adapter != greedy(finished_once, prompts, tmp_path / "without.parquet")
     empty.mkdir()
     loaded = subprocess.run(
         [sys.executable, "-c", LOAD, "me/adapter", str(N_TOKENS)],

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from checkout import TRACKERS, Checkout, contents, is_whole
+from experiments import words_of
 from safetensors.torch import load_file
 
 from arc_refinery import records
@@ -20,16 +21,59 @@ from arc_refinery.training.samples import TrainingSample
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
 SFT = "results/small/adapters/sft"
-COMMON = "--learning-rate 1e-3 --lora-r 8 --lora-alpha 16 --max-grad-norm 1 --repetition-penalty 1 --num-generations 4"
-SIZES = "--prompts-per-step 2 --gradient-accumulation-steps 1 --max-completion-length 48 --max-seq-length 1024"
-WRECKED = "--learning-rate 1 --warmup-ratio 0 --max-steps 12 --save-steps 2 --guard.window 2"
+GRPO: dict[str, Any] = {
+    "rewards": [{"reward": "arc-v1"}],
+    "learning_rate": 1e-3,
+    "warmup_ratio": 0.1,
+    "weight_decay": 0.01,
+    "beta": 0.001,
+    "loss_type": "bnpo",
+    "scale_rewards": "group",
+    "max_grad_norm": 1,
+    "repetition_penalty": 1,
+    "num_generations": 4,
+    "prompts_per_step": 2,
+    "gradient_accumulation_steps": 1,
+    "epochs": 10,
+    "save_steps": 100,
+    "report_to": [],
+}
+SETTINGS: dict[str, Any] = {
+    "model": {"path": "workflow/models/tiny", "template": "compact", "window": 1024, "dtype": "float32"},
+    "lora": {"lora_r": 8, "lora_alpha": 16},
+    "guard": {},
+    "refinement": {},
+    "lengths": {"max_completion_length": 48, "max_seq_length": 1024},
+    "sandbox": {},
+}
+WRECKED: dict[str, Any] = {"learning_rate": 1, "warmup_ratio": 0, "max_steps": 12, "save_steps": 2}
+AFTER_SFT: dict[str, Any] = {"start": SFT, "beta": 0.02}
+ON_POLICY: dict[str, Any] = {
+    "prompts": "turn1/prompts.parquet",
+    "settings": {"refinement": {"include_errors": True}},
+    "rollout": "on-policy",
+    "scale_rewards": "none",
+}
 
 
-def training(output: Path, *flags: str, prompts: str = "training/prompts.parquet") -> list[str]:
-    command = ["arc-refinery", "train", "--model-path", "workflow/models/tiny", "--template", "compact"]
-    command += ["--dataset-path", *(f"results/small/part{part}/{prompts}" for part in (1, 2))]
-    settings = " ".join((COMMON, SIZES, "--report-to", *flags)).split()
-    return [*command, *settings, "--output", str(output), "--checkpoints", f"{output}.checkpoints"]
+def training(
+    output: Path,
+    prompts: str = "training/prompts.parquet",
+    start: str | None = None,
+    before: Path | None = None,
+    settings: dict[str, Any] | None = None,
+    **grpo: Any,
+) -> list[str]:
+    """The command of a job on a part's prompts, with changed settings and changed keys of `grpo`."""
+    return words_of(
+        "train",
+        SETTINGS | {"grpo": GRPO | grpo} | (settings or {}),
+        data=[f"results/small/part{part}/{prompts}" for part in (1, 2)],
+        start=start,
+        before=before,
+        output=output,
+        **{name: f"{output}.{name}" for name in ("checkpoints", "measurements", "tensorboard")},
+    )
 
 
 def run(checkout: Checkout, command: list[str]) -> str:
@@ -96,28 +140,20 @@ def check_refilled(steps: Sequence[Mapping[str, float]], samples: Mapping[int, l
 
 
 @pytest.mark.parametrize(
-    ("flags", "prompts"),
+    "changes",
     [
-        (f"--lora-path {SFT} --beta 0.02 --n-heldout 3", "training/prompts.parquet"),
-        (f"--lora-path {SFT} --refill 2", "training/prompts.parquet"),
-        (
-            "--rollout on-policy --include-errors --beta 0.02 --n-heldout 3 --advantage others --scale-rewards none",
-            "turn1/prompts.parquet",
-        ),
-        (
-            "--rollout on-policy --include-errors --steps-per-generation 2 --scale-rewards none --refill 1 "
-            "--advantage examples/advantages.py:above_the_mean",
-            "turn1/prompts.parquet",
-        ),
+        AFTER_SFT | {"n_heldout": 3},
+        {"start": SFT, "refill": 2},
+        ON_POLICY | {"beta": 0.02, "n_heldout": 3, "advantage": "others"},
+        ON_POLICY | {"steps_per_generation": 2, "refill": 1, "advantage": "examples/advantages.py:above_the_mean"},
     ],
     ids=["after sft", "refilled", "on-policy", "two steps at once"],
 )
 def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
-    finished: Checkout, tmp_path: Path, flags: str, prompts: str
+    finished: Checkout, tmp_path: Path, changes: dict[str, Any]
 ):
-    steps = "--max-steps 4 --save-steps 2"
     undisturbed, killed = (
-        training(tmp_path / name, flags, steps, prompts=prompts) for name in ("undisturbed", "killed")
+        training(tmp_path / name, max_steps=4, save_steps=2, **changes) for name in ("undisturbed", "killed")
     )
     run(finished, undisturbed)
     state = tmp_path / "killed.checkpoints/checkpoint-2/trainer_state.json"
@@ -128,7 +164,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     log = log_of(tmp_path / "killed")
     assert [entry["step"] for entry in log[dict]] == [1, 2, 3, 4]
     assert not log[Decision], "the guard is quiet on a healthy training"
-    if "--n-heldout" in flags:
+    if "n_heldout" in changes:
         rewards = {check.step: check.reward for check in log[HeldoutResult]}
         assert list(rewards) == [0, 2, 4]
         (choice,) = log[Choice]
@@ -136,7 +172,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     else:
         assert log[Choice] == [Choice(4, "the last step")]
     samples = samples_of(tmp_path / "killed")
-    n_steps = 2 if "--steps-per-generation" in flags else 1
+    n_steps = changes.get("steps_per_generation", 1)
     assert {step: len(kept) for step, kept in samples.items()} == dict.fromkeys(range(1, 5, n_steps), 8 * n_steps)
     for entry in log[dict][::n_steps]:
         kept = samples[entry["step"]]
@@ -145,26 +181,26 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
             sum(span.n_tokens for span in sample.spans if span.is_sampled) for sample in kept
         ) == pytest.approx(entry["completions/mean_length"])
     turns = {tuple(span.is_sampled for span in sample.spans) for kept in samples.values() for sample in kept}
-    if "on-policy" in flags:
+    if "rollout" in changes:
         assert any(entry["share/second_turn"] > 0 for entry in log[dict])
         assert turns == {(True,), (True, False, True)}
     else:
         assert turns == {(True,)}
-    if "--refill" in flags:
+    if "refill" in changes:
         check_refilled(log[dict][::n_steps], samples)
     for group in (kept[start : start + 4] for kept in samples.values() for start in range(0, len(kept), 4)):
         mean = fmean(sample.reward for sample in group)
-        if "--advantage others" in flags:
+        if changes.get("advantage") == "others":
             check_second_turns(group)
-        elif "above_the_mean" in flags:
+        elif "advantage" in changes:
             expected = [pytest.approx((max(0.0, sample.reward - mean),), abs=1e-6) for sample in group]
             assert [sample.advantages for sample in group] == expected
 
 
 def test_a_terminated_training_has_saved_its_last_whole_step(finished: Checkout, tmp_path: Path):
-    flags = f"--lora-path {SFT} --beta 0.02 --n-heldout 3 --max-steps 5 --save-steps 4"
-    run(finished, training(tmp_path / "undisturbed", flags))
-    terminated = training(tmp_path / "terminated", flags)
+    changes = AFTER_SFT | {"n_heldout": 3, "max_steps": 5, "save_steps": 4}
+    run(finished, training(tmp_path / "undisturbed", **changes))
+    terminated = training(tmp_path / "terminated", **changes)
     assert finished.run(sys.executable, "-c", TERMINATED, *terminated[1:]).returncode == -signal.SIGTERM
     assert [path.name for path in (tmp_path / "terminated.checkpoints").glob("checkpoint-*")] == ["checkpoint-2"]
     assert "checkpoint-2: training resumes from this checkpoint" in run(finished, terminated)
@@ -172,34 +208,33 @@ def test_a_terminated_training_has_saved_its_last_whole_step(finished: Checkout,
 
 
 def test_a_training_in_parts_ends_with_the_same_bytes(finished: Checkout, tmp_path: Path):
-    flags = f"--lora-path {SFT} --beta 0.02 --n-heldout 3 --max-steps 6 --save-steps 2 --lr-scheduler-type linear"
-    run(finished, training(tmp_path / "whole", flags))
-    second, last = ["--until-step", "2"], ["--until-step", "4", "--continue-from", str(tmp_path / "part@2")]
-    run(finished, [*training(tmp_path / "part@2", flags), *second])
+    changes = AFTER_SFT | {"n_heldout": 3, "max_steps": 6, "save_steps": 2, "lr_scheduler_type": "linear"}
+
+    def part(name: str, before: str | None = None, **settings: Any) -> list[str]:
+        return training(tmp_path / name, before=tmp_path / before if before else None, settings=settings, **changes)
+
+    run(finished, part("whole"))
+    run(finished, part("part@2", until_step=2))
     files_of_step_2 = contents_of_files(tmp_path / "part@2")
-    finished.kill_when(
-        lambda: is_whole(tmp_path / "part@4.checkpoints/checkpoint-2/trainer_state.json"),
-        *training(tmp_path / "part@4", flags),
-        *last,
-    )
-    run(finished, [*training(tmp_path / "part@4", flags), *last])
-    run(finished, [*training(tmp_path / "part", flags), "--continue-from", str(tmp_path / "part@4")])
+    second = part("part@4", "part@2", until_step=4)
+    finished.kill_when(lambda: is_whole(tmp_path / "part@4.checkpoints/checkpoint-2/trainer_state.json"), *second)
+    run(finished, second)
+    run(finished, part("part", "part@4"))
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
     assert contents_of_files(tmp_path / "part@2") == files_of_step_2, "a later part leaves the earlier ones alone"
     assert log_of(tmp_path / "part@4")[Choice] == [Choice(4, "a step to keep")]
     steps = {name: load_file(tmp_path / name / "adapter_model.safetensors") for name in ("part@2", "part@4")}
     assert any(not tensor.equal(steps["part@4"][name]) for name, tensor in steps["part@2"].items())
-    other = [*training(tmp_path / "other", flags, "--seed 1"), "--continue-from", str(tmp_path / "part@4")]
-    refusal = finished.run(*other)
+    refusal = finished.run(*part("other", "part@4", seed=1))
     assert refusal.returncode != 0 and "is not an earlier part of this training" in refusal.stderr
 
 
 def collapse(checkout: Checkout, folder: Path, action: str) -> Decision:
     """Train until it collapses, as a whole and in two parts (`part@10`, `part`); return what the guard says."""
-    flags = (WRECKED, f"--guard.action {action}")
-    run(checkout, training(folder / "whole", *flags))
-    run(checkout, [*training(folder / "part@10", *flags), "--until-step", "10"])
-    run(checkout, [*training(folder / "part", *flags), "--continue-from", str(folder / "part@10")])
+    guard = {"guard": {"window": 2, "action": action}}
+    run(checkout, training(folder / "whole", settings=guard, **WRECKED))
+    run(checkout, training(folder / "part@10", settings=guard | {"until_step": 10}, **WRECKED))
+    run(checkout, training(folder / "part", before=folder / "part@10", settings=guard, **WRECKED))
     decision: Decision
     (decision,) = log_of(folder / "whole")[Decision]
     return decision
@@ -219,7 +254,8 @@ def test_a_collapse_that_is_only_reported_is_that_of_the_first_part_that_has_one
 
 
 def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkout, tmp_path: Path):
-    run(finished, training(tmp_path / "stopped", WRECKED, "--guard.action stop --n-heldout 3"))
+    guard = {"guard": {"window": 2, "action": "stop"}}
+    run(finished, training(tmp_path / "stopped", settings=guard, n_heldout=3, **WRECKED))
     log = log_of(tmp_path / "stopped")
     (decision,), (choice,) = log[Decision], log[Choice]
     assert decision.action == "stop" and log[dict][-1]["step"] == decision.step < 12
@@ -231,10 +267,10 @@ def test_a_collapse_that_nothing_helps_against_stops_before_it(finished: Checkou
 
 def test_prompts_that_are_read_once_train_the_same_adapter(finished: Checkout, tmp_path: Path):
     # bnpo averages over the tokens of a pass, so it depends on which completions meet in one
-    flags = f"--lora-path {SFT} --beta 0.02 --gradient-accumulation-steps 2 --max-steps 3 --loss-type grpo"
-    log = run(finished, training(tmp_path / "auto", flags))
+    changes = AFTER_SFT | {"gradient_accumulation_steps": 2, "max_steps": 3, "loss_type": "grpo"}
+    log = run(finished, training(tmp_path / "auto", **changes))
     assert "prompts are not shared" not in log
-    run(finished, training(tmp_path / "off", flags, "--shared-prefix off"))
+    run(finished, training(tmp_path / "off", **changes, shared_prefix="off"))
     start = load_file(finished.folder / SFT / "adapter_model.safetensors")
     shared, separate = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("auto", "off"))
     moved = sum(float((separate[name] - start[name]).square().sum()) for name in start) ** 0.5
@@ -247,8 +283,7 @@ def test_prompts_that_are_read_once_train_the_same_adapter(finished: Checkout, t
 )
 def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Path):
     folders = [f"WANDB_DIR={tmp_path}", f"TRACKIO_DIR={tmp_path}", f"PYTHONPATH={TRACKERS}"]
-    command = training(tmp_path / "tracked@2", "--max-steps 2 --n-heldout 1")
-    command[command.index("--report-to") + 1 : command.index("--max-steps")] = ["wandb", "trackio"]
+    command = training(tmp_path / "tracked@2", max_steps=2, n_heldout=1, report_to=["wandb", "trackio"])
     run(finished, ["env", *folders, *command])
     log = read_lines(tmp_path / "tracked@2" / "training.jsonl")
     rewards = {line["step"]: line["reward"] for line in log if isinstance(line, dict)}
@@ -264,7 +299,7 @@ def test_steps_reach_wandb_and_trackio_offline(finished: Checkout, tmp_path: Pat
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_with_one_message(finished: Checkout, tmp_path: Path):
-    train = training(tmp_path / "full", "--max-steps 2 --save-steps 1")
+    train = training(tmp_path / "full", max_steps=2, save_steps=1)
     done = finished.run("bash", "-c", 'ulimit -f 20; exec "$@"', "bash", *train)
     assert done.returncode == 1
     said = f"{tmp_path}/full.checkpoints/checkpoint-1: cannot be written: the file would exceed the limit on file sizes"
@@ -273,16 +308,21 @@ def test_a_checkpoint_that_cannot_be_written_ends_with_one_message(finished: Che
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("changes", "said"),
     [
-        ("--lora-path results/none", "results/none/adapter_config.json: no such file"),
-        ("--dtype float16", "dtype float16 trains on a GPU only"),
-        ("--report-to wandb", "report_to: the package wandb is not installed here"),
-        ("--n-heldout 99", "n_heldout = 99 leaves nothing to train on"),
-        ("--dataset-path results/none.parquet", "results/none.parquet: cannot be read"),
+        ({"start": "results/none"}, "results/none/adapter_config.json: no such file"),
+        (
+            {"settings": {"model": SETTINGS["model"] | {"dtype": "float16"}}},
+            "dtype float16 trains on a GPU only",
+        ),
+        ({"report_to": ["wandb"]}, "report_to: the package wandb is not installed here"),
+        ({"n_heldout": 99}, "n_heldout = 99 leaves nothing to train on"),
+        ({"prompts": "none.parquet"}, "results/small/part1/none.parquet: cannot be read"),
     ],
 )
-def test_what_cannot_be_trained_ends_with_one_message(finished: Checkout, tmp_path: Path, flags: str, said: str):
-    done = finished.run(*training(tmp_path / "none", flags))
+def test_what_cannot_be_trained_ends_with_one_message(
+    finished: Checkout, tmp_path: Path, changes: dict[str, Any], said: str
+):
+    done = finished.run(*training(tmp_path / "none", **changes))
     assert done.returncode == 1
     assert said in done.stderr.splitlines()[-1]

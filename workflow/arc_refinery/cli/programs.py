@@ -75,7 +75,7 @@ class ImportPredictions(Command):
     tasks_path: Path  # file of tasks
     output: Annotated[Path, Writes(records_file, "attempts")]  # attempts
     model: config.Line = "imported"  # model name to record in the attempts
-    # the attempts' prompts, for `prompts refine`; needs the two flags below
+    # the attempts' prompts, to refine them; needs the two flags below
     prompts_output: Annotated[Path | None, Writes(records_file, "prompts")] = None
     model_path: config.Line | None = None  # model whose chat template renders the prompts
     template: config.Line = "words"  # compact, words, or a folder written by `prompts export` or `learn`

@@ -12,6 +12,8 @@ from pydantic import Field
 
 from arc_refinery import config, stages
 from arc_refinery.cli.command import Command
+from arc_refinery.errors import InputError
+from arc_refinery.outputs import Outputs, records_file
 
 MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
 # Of both training scripts, and of what they leave to Unsloth 2025.9.3 and TRL 0.23.0, where ours are others
@@ -29,16 +31,31 @@ class Published(Command):
     template: config.Line = "words"  # wording of prompts and feedback: compact for the embedded model, or a folder
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
 
-    def prompts(self, path: Path, n_predictions: int, batch_size: int, answer: int) -> Path:
-        """Return the file of prompts; those for tasks are written to `path`."""
+    @property
+    def has_prompts(self) -> bool:
+        from arc_refinery import records
+
+        return self.dataset_path.suffix == ".parquet" and records.kind_of(self.dataset_path) == records.Prompt.KIND
+
+    @property
+    def prompts_file(self) -> Path:
+        """Where prompts for tasks are written."""
+        raise NotImplementedError
+
+    def writes(self) -> Outputs:
+        """Other outputs are those of the stage, which checks them."""
+        return {"output": [] if self.has_prompts else [records_file(self.prompts_file, "prompts")]}
+
+    def prompts(self, n_predictions: int, batch_size: int, answer: int) -> Path:
+        """Return the file of prompts; those for tasks are written."""
+        if self.has_prompts:
+            return self.dataset_path
         from arc_refinery import records
         from arc_refinery.refining.config import Sampling
         from arc_refinery.refining.domains.arc.config import Showing
         from arc_refinery.refining.domains.arc.prompt_files import prompts_in
         from arc_refinery.refining.domains.arc.records import Prompt
 
-        if self.dataset_path.suffix == ".parquet" and records.kind_of(self.dataset_path) == Prompt.KIND:
-            return self.dataset_path
         sampling = Sampling(
             n_predictions=n_predictions,
             batch_size=batch_size,
@@ -46,8 +63,8 @@ class Published(Command):
         )
         shown = Showing(use_data_augmentation=self.use_data_augmentation, test_inputs="one")
         prompts = prompts_in(self.dataset_path, sampling, shown, self.template, self.model_path, seed=0)
-        records.write(path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
-        return path
+        records.write(self.prompts_file, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
+        return self.prompts_file
 
     def model(self, window: int, **more: Any) -> dict[str, Any]:
         dtype = "bfloat16" if _has_gpu() else "float32"
@@ -70,9 +87,13 @@ class Sample(Published):
     temperature: config.Temperature = 1.0  # 0: greedy
     top_p: config.Mass = 0.95  # nucleus sampling: probability mass to sample from
 
+    @property
+    def prompts_file(self) -> Path:
+        return self.output / "prompts.parquet"
+
     def run(self) -> None:
         answer = self.max_output_tokens
-        prompts = self.prompts(self.output / "prompts.parquet", self.n_predictions, self.batch_size, answer)
+        prompts = self.prompts(self.n_predictions, self.batch_size, answer)
         backend = "vllm" if _has_gpu() and find_spec("vllm") else "transformers"
         sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_output_tokens": answer}
         _do(
@@ -121,9 +142,17 @@ class Train(Published):
         own = {name: value for name, value in self if name in PolicyGradient.model_fields}
         return own | TRAINING | {"rewards": [self.rewards]}
 
+    @property
+    def prompts_file(self) -> Path:
+        return self._beside("prompts.parquet")
+
+    def _beside(self, what: str) -> Path:
+        if self.output.name in ("", ".."):
+            raise InputError(f"--output: {self.output} has no name of its own; expected the path of a new folder")
+        return self.output.with_name(f"{self.output.name}.{what}")
+
     def run(self) -> None:
-        beside = self.output.with_name
-        prompts = self.prompts(beside(f"{self.output.name}.prompts.parquet"), 1, 1, self.max_completion_length)
+        prompts = self.prompts(1, 1, self.max_completion_length)
         lengths = {"max_seq_length": self.max_seq_length, "max_completion_length": self.max_completion_length}
         settings = {
             "model": self.model(self.max_seq_length),
@@ -139,7 +168,7 @@ class Train(Published):
             settings,
             data=prompts,
             output=self.output,
-            **{what: beside(f"{self.output.name}.{what}") for what in ("checkpoints", "measurements", "tensorboard")},
+            **{what: self._beside(what) for what in ("checkpoints", "measurements", "tensorboard")},
         )
 
 

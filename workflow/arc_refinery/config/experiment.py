@@ -1,6 +1,6 @@
 """Base of every kind of experiment: its name, its model, the adapters that it trains.
 
-A kind is a package with the modules `config`, `stages`, `commands` and `report` (docs/development.md).
+A kind is a package with the modules `config`, `jobs`, `stages` and `report` (docs/development.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -66,7 +66,7 @@ def part(kind: str, name: str) -> Any:
 
 
 def domain_part(domain: str, name: str) -> Any:
-    """Load a module of a domain's package, `commands`, or what it holds, `domain:Domain`. Raises `ConfigError`."""
+    """Load a module of a domain's package, `config`, or what it holds, `domain:Domain`. Raises `ConfigError`."""
     return _part("domain", DOMAINS, domain, name)
 
 

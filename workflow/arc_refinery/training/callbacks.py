@@ -85,7 +85,7 @@ class EndsPart(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self.until_step > state.max_steps:
             raise InputError(
-                f"--until-step is {self.until_step}, but the training ends after step {state.max_steps}; lower it, "
+                f"until_step is {self.until_step}, but the training ends after step {state.max_steps}; lower it, "
                 "or remove that step from training.keep_steps"
             )
 

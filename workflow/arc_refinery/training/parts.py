@@ -59,8 +59,8 @@ def _check_part(part: Path, until_step: int | None) -> None:
             raise InputError(f"{log}: does not end with the step that was chosen; train that part again")
     if until_step is not None and until_step <= step:
         raise InputError(
-            f"--until-step is {until_step}, but --continue-from {part.parent} ends after step {step}; "
-            "expected a later step"
+            f"until_step is {until_step}, but the part before, {part.parent}, ends after step {step}; expected a later "
+            "step"
         )
     saved = part / f"checkpoint-{step}"
     if step not in steps_of(part):
@@ -70,7 +70,7 @@ def _check_part(part: Path, until_step: int | None) -> None:
     if fault:
         raise InputError(
             f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
-            f"snakemake {part.parent}, or type its own command with --until-step {step}"
+            f"snakemake {part.parent}, or do its own job with until_step {step}"
         )
 
 
