@@ -1,8 +1,9 @@
 """Experiments that together use every key, and all jobs of an experiment by name, without shards."""
 
+import inspect
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 from checkout import ROOT
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arc_refinery import jobs, stages
+from arc_refinery.config import experiment_class
 from arc_refinery.config.layers import merged
 from arc_refinery.jobs import Job
 from arc_refinery.refining import jobs as refining
@@ -140,6 +142,19 @@ def _trainings(experiment: Refining | ToolUse) -> dict[str, Job]:
 def settings_of(job: Job) -> dict[str, Any]:
     """What a stage gets: settings and tuning together."""
     return merged(json.loads(job.settings), json.loads(job.tuning))
+
+
+def arguments_of(stage: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a job, as its stage gets them; each flag that it needs is its own name, or its first choice."""
+    kind, domain = settings.get("kind", "refining"), settings.get("domain", "arc")
+    function = stages.load(stage, kind)
+    hints = get_type_hints(function)
+    flags = {
+        name: [str(next(iter(get_args(hints[name])), name)) if get_origin(hints[name]) is Literal else name]
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    }
+    return stages.validated(function, settings, flags, experiment_class(kind, domain))
 
 
 def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
