@@ -19,41 +19,15 @@ from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, publish
 from arc_refinery.training import checkpoints
 
-MODEL = ["--model-path", TINY]
-PROMPTS = [*MODEL, "--template", "compact", "--max-model-len", "9", "--max-output-tokens", "1"]
-DRAWN = ["--n-predictions", "1", "--batch-size", "1"]
-LENGTHS = ["--max-seq-length", "9", "--max-completion-length", "1"]
-REFINE = ["--folder", "turn", "--n-shards", "1", "--n-considered", "1"]
-TRAIN = ["--output", "out", "--checkpoints", "work", "--measurements", "measured", *MODEL]
-TOOLS = [*MODEL, "--max-model-len", "9", "--max-episode-tokens", "1", "--max-turn-tokens", "1"]
-QUESTIONS = ["--name", "a", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
-SHARD = ["--dataset-path", "in", "--output", "out"]
+TRAINED = ["out/", "work/", "measured"]
 # The flags that each command needs, and all that it writes; a folder ends with a slash
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
-    "fetch": (["--repository", "a/b", "--output", "out"], ["out.json"]),
-    "tasks split": (["--source", "generator", "--output", "one", "two"], ["one", "two"]),
-    "tasks evaluation": (["--name", "a", "--source", "generator", "--n-tasks", "1", "--output", "out"], ["out"]),
-    "tasks overlap": (["--trained", "in", "--evaluated", "other", "--output", "out"], ["out"]),
-    "prompts first": (["--tasks-path", "in", *DRAWN, "--output", "out", *PROMPTS], ["out"]),
-    "sample": (SHARD, ["out/000.parquet"]),
-    "grade": (["--attempts", "in", "--tasks-path", "tasks", "--output", "out"], ["out"]),
-    "prompts refine": (
-        ["--branch", "b", "--n-parents", "1", *DRAWN, "--output", "out", *REFINE, *PROMPTS],
-        ["out"],
-    ),
-    "prompts demonstrations": (
-        ["--tasks-path", "in", *LENGTHS, "--output", "out", *REFINE, *PROMPTS[:4]],
-        ["out"],
-    ),
-    "sft": (["--dataset-path", "in", "--learning-rate", "1", *TRAIN], ["out/", "work/", "measured"]),
-    "train": (["--dataset-path", "in", *TRAIN], ["out/", "work/", "measured"]),
+    "sample": (["--dataset-path", "in.parquet", "--output", "out"], ["out/000.parquet", "out/prompts.parquet"]),
+    "train": (["--dataset-path", "in.parquet", "--output", "out"], ["out/", "out.checkpoints/", "out.measurements", "out.prompts.parquet"]),
     "report": (
         ["--configfile", "in", "--results", "f", "--output", "out.md"],
         ["out.md", "out.html", "f/report/", "f/attempts.parquet"],
     ),
-    "tools questions": ([*QUESTIONS, "--output", "out"], ["out"]),
-    "tools conversations": (["--dataset-path", "in", "--output", "out", *TOOLS], ["out"]),
-    "tools episodes": ([*SHARD, *TOOLS], ["out/000.parquet"]),
     "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
     "prompts export": (["--output", "out"], ["out/"]),
     "init": (["out"], ["out/"]),
