@@ -371,7 +371,7 @@ def test_the_source_hub_has_to_be_fetched_first(tmp_path: Path, wording: Wording
     settings = Problems(source="hub", repository="barc0/rows", filename="data.jsonl")
     with pytest.raises(InputError) as caught:
         Tasks(output=(tmp_path / "tasks.parquet",), problems=settings).run()
-    assert "`arc-refinery fetch" in str(caught.value)
+    assert "`arc-refinery stage fetch" in str(caught.value)
     wording(caught.value)
     assert not list(tmp_path.iterdir())
 

@@ -28,9 +28,9 @@ RepositoryKind: TypeAlias = Literal["model", "dataset"]
 UNREAD = ("original/*", "consolidated*", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.tflite")
 MAX_LISTED = 20  # files of a repository in a message
 
-# For commands run by hand with the source `hub`: the rules pass the fetched file instead
+# For jobs run by hand with the source `hub`: the rules pass the fetched file instead
 FETCH_FIRST = (
-    "rows of the hub are fetched first: `arc-refinery fetch --help`; then give the file with the source `file`"
+    "rows of the hub are fetched first: `arc-refinery stage fetch --help`; then give the file with the source `file`"
 )
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ def out_of_reach(folder: Path) -> list[str]:
 
 def _recorded(record: Path) -> dict[str, int]:
     """Return the files that a record lists, with their sizes."""
-    return dict(read_json(record, "what `arc-refinery fetch` wrote; remove it, and fetch again", _Record)["files"])
+    return dict(read_json(record, "what the stage fetch wrote; remove it, and fetch again", _Record)["files"])
 
 
 def _snapshot(download: Download) -> Path:

@@ -125,7 +125,7 @@ def base_on_hub(source: Source, named: str | None) -> ModelConfig:
     elif model.download:
         repository = model.download.repository
         record = record_of(fetched_folder(source.results, model.download))
-        revision = read_json(record, "what `arc-refinery fetch` wrote", dict[str, object]).get("commit")
+        revision = read_json(record, "what the stage fetch wrote", dict[str, object]).get("commit")
     else:
         raise InputError(
             f"{source.results / SETTINGS}: model.path is the folder {model.path}, which others do not have; give the "
