@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from messages import Wording
 
+from arc_refinery.cli.programs import Execute
 from arc_refinery.config import Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.refining.commands.attempts import Execute
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.jsonl import count_programs
 from arc_refinery.sandbox.surroundings import PROMISES
