@@ -15,7 +15,7 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
-from arc_refinery.refining import inputs, stages
+from arc_refinery.refining import inputs, jobs
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
@@ -80,12 +80,13 @@ def finished(
 
 def sampled_with(experiment: ArcExperiment, tasks: str, branch: str) -> dict[str, Any]:
     """Metadata of a branch's attempts: the settings that they were sampled with."""
-    job = stages.sample(experiment, tasks, branch)
+    job = json.loads(jobs.sample(experiment, tasks, branch).settings)
     adapters = inputs.adapter(experiment, tasks, branch)
     return {
-        "model": job.model_path,
+        "model": job["model"]["path"],
         "adapter": adapters[0] if adapters else "",
-        **{name: getattr(job, name) for name in ("seed", "temperature", "top_p")},
+        "seed": job["seed"],
+        **{name: job["sampling"][name] for name in ("temperature", "top_p")},
     }
 
 

@@ -48,7 +48,7 @@ def n_tokens(renderer: Renderer, template: str = "compact") -> int:
     return one.n_tokens
 
 
-def refused(stage: Callable[..., None], *arguments: Any, **flags: Any) -> str:
+def refused(stage: Callable[..., object], *arguments: Any, **flags: Any) -> str:
     with pytest.raises(InputError) as caught:
         stage(*arguments, **flags)
     return str(caught.value)
@@ -109,7 +109,9 @@ def refine(results: Path, letters: dict[str, str], window: int = 500, longer: bo
         "select": {},
         "n_considered": 2,
         "branch": "refine-turn2",
-        "n_shards": 1, "shards_per_grading_job": 1, "tasks_per_batch": 1,
+        "n_shards": 1,
+        "shards_per_grading_job": 1,
+        "tasks_per_batch": 1,
     }
     do("refining_prompts", job, prompts=prompts, output=output)
     return output
@@ -127,7 +129,9 @@ def refused_training(prompts: Path) -> str:
         "lora": {},
         "grpo": {"learning_rate": 1e-5},
         "lengths": {"max_completion_length": 8, "max_seq_length": 100},
-        "guard": {}, "refinement": {}, "sandbox": {},
+        "guard": {},
+        "refinement": {},
+        "sandbox": {},
     }
     beside = {name: prompts.with_name(name) for name in ("checkpoints", "measurements", "tensorboard")}
     return refused(do, "train", job, data=prompts, output=prompts.with_name("adapter"), **beside)
