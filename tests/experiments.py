@@ -14,6 +14,7 @@ from arc_refinery import jobs, stages
 from arc_refinery.config import experiment_class
 from arc_refinery.config.layers import merged
 from arc_refinery.jobs import Job
+from arc_refinery.outputs import flag_of
 from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Refining
 from arc_refinery.tool_use import jobs as tool_use
@@ -21,6 +22,7 @@ from arc_refinery.tool_use.config import ToolUse
 
 Changes = dict[str, Any]
 
+ARC: Changes = {"kind": "refining", "domain": "arc", "seed": 0}
 HUB = {"source": "hub", "path": "rows.jsonl", "repository": "owner/rows", "filename": "rows.jsonl"}
 OTHER_MODEL = {"path": "workflow/models/tiny", "window": 512, "template": "compact"}
 # Configurations that together use every key: changes of the cut-down experiments
@@ -157,10 +159,24 @@ def arguments_of(stage: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return stages.validated(function, settings, flags, experiment_class(kind, domain))
 
 
+def words_of(stage: str, settings: Mapping[str, Any], **flags: Any) -> list[str]:
+    """The words behind `arc-refinery` that do a job: of ARC, with the seed 0, unless the settings say otherwise."""
+    given = [word for name, values in _flags(flags).items() for word in (flag_of(name), *values)]
+    return ["stage", stage, json.dumps(_whole(stage, settings)), *given]
+
+
 def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
     """Do a job in this process: of ARC, with the seed 0, unless the settings say otherwise."""
-    words = {
+    stages.call(stage, _whole(stage, settings), _flags(flags))
+
+
+def _whole(stage: str, settings: Mapping[str, Any]) -> Changes:
+    taken = inspect.signature(stages.load(stage, settings.get("kind", "refining"))).parameters
+    return {**{name: value for name, value in ARC.items() if name != "seed" or name in taken}, **settings}
+
+
+def _flags(flags: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
         name: [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
         for name, value in flags.items()
     }
-    stages.call(stage, {"kind": "refining", "domain": "arc", "seed": 0, **settings}, words)
