@@ -79,7 +79,7 @@ def make_prompts(folder: Path) -> None:
     do("first_prompts", settings, tasks=tasks, output=folder / "prompts.parquet")
 
 
-def training(prompts: Path, output: Path, n_processes: int | None = None) -> list[str]:
+def training(prompts: Path, output: Path, n_processes: int = 1) -> list[str]:
     settings = SETTINGS | {"grpo": GRPO | {"n_processes": n_processes}}
     beside = {name: f"{output}.{name}" for name in ("checkpoints", "measurements", "tensorboard")}
     return ["arc-refinery", *words_of("train", settings, data=prompts, output=output, **beside)]
