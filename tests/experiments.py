@@ -1,10 +1,9 @@
 """Experiments that together use every key, and all jobs of an experiment by name, without shards."""
 
+import inspect
 import json
 from collections.abc import Iterator, Mapping
-from inspect import signature
-from itertools import chain
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 from checkout import ROOT
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from arc_refinery import jobs, stages
+from arc_refinery.config import experiment_class
 from arc_refinery.config.layers import merged
 from arc_refinery.jobs import Job
 from arc_refinery.outputs import flag_of
@@ -22,6 +22,7 @@ from arc_refinery.tool_use.config import ToolUse
 
 Changes = dict[str, Any]
 
+ARC: Changes = {"kind": "refining", "domain": "arc", "seed": 0}
 HUB = {"source": "hub", "path": "rows.jsonl", "repository": "owner/rows", "filename": "rows.jsonl"}
 OTHER_MODEL = {"path": "workflow/models/tiny", "window": 512, "template": "compact"}
 # Configurations that together use every key: changes of the cut-down experiments
@@ -145,23 +146,38 @@ def settings_of(job: Job) -> dict[str, Any]:
     return merged(json.loads(job.settings), json.loads(job.tuning))
 
 
-def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
-    """Do a job in this process: of ARC, with the seed 0 if it takes one, unless the settings say otherwise."""
-    stages.call(stage, _with_usual(stage, settings), {name: _texts(value) for name, value in flags.items()})
+def arguments_of(stage: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a job, as its stage gets them; each flag that it needs is its own name, or its first choice."""
+    kind, domain = settings.get("kind", "refining"), settings.get("domain", "arc")
+    function = stages.load(stage, kind)
+    hints = get_type_hints(function)
+    flags = {
+        name: [str(next(iter(get_args(hints[name])), name)) if get_origin(hints[name]) is Literal else name]
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    }
+    return stages.validated(function, settings, flags, experiment_class(kind, domain))
 
 
 def words_of(stage: str, settings: Mapping[str, Any], **flags: Any) -> list[str]:
-    """The command line of such a job; a flag that is None is left out."""
-    given = [[flag_of(name), *_texts(value)] for name, value in flags.items() if value is not None]
-    return ["arc-refinery", "stage", stage, json.dumps(_with_usual(stage, settings)), *chain(*given)]
+    """The words behind `arc-refinery` that do a job: of ARC, with the seed 0, unless the settings say otherwise."""
+    given = [word for name, values in _flags(flags).items() for word in (flag_of(name), *values)]
+    return ["stage", stage, json.dumps(_whole(stage, settings)), *given]
 
 
-def _with_usual(stage: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    job = {"kind": "refining", "domain": "arc", **settings}
-    if "seed" in signature(stages.load(stage, job["kind"])).parameters:
-        job.setdefault("seed", 0)
-    return job
+def do(stage: str, settings: Mapping[str, Any], **flags: Any) -> None:
+    """Do a job in this process: of ARC, with the seed 0, unless the settings say otherwise."""
+    stages.call(stage, _whole(stage, settings), _flags(flags))
 
 
-def _texts(value: Any) -> list[str]:
-    return [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+def _whole(stage: str, settings: Mapping[str, Any]) -> Changes:
+    taken = inspect.signature(stages.load(stage, settings.get("kind", "refining"))).parameters
+    return {**{name: value for name, value in ARC.items() if name != "seed" or name in taken}, **settings}
+
+
+def _flags(flags: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {
+        name: [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+        for name, value in flags.items()
+        if value is not None
+    }

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from checkout import ROOT, TINY
+from experiments import words_of
+from factories import first_turns
 
-from arc_refinery.arc.tasks import Task
 from arc_refinery.models.shape import Shape
 
 if TYPE_CHECKING:
@@ -203,22 +204,35 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
         described.write_text("Metadata-Version: 2.1\nName: arc-refinery\nVersion: 0\n")
         monkeypatch.syspath_prepend(tmp_path)
     from arc_refinery import records
+    from arc_refinery.refining.config import Sampling
     from arc_refinery.refining.domains.arc.config import TaskSet
+    from arc_refinery.refining.domains.arc.prompts import load_template
+    from arc_refinery.refining.domains.arc.records import Prompt
     from arc_refinery.refining.domains.arc.sources import tasks_of_set
+    from arc_refinery.refining.prompts import Renderer
 
     n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
     tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())
-    records.write(tmp_path / "tasks.parquet", Task, tasks, 0, {})
-    flags = f"""
-        --model-path {TINY} --template compact --dataset-path {tmp_path / "tasks.parquet"} --dtype {dtype}
-        --sampler transformers --num-generations 4 --prompts-per-step 2 --gradient-accumulation-steps 2
-        --max-completion-length 24 --max-seq-length 1024 --max-steps {n_steps} --save-steps {n_steps}
-        --output {tmp_path / "adapter"} --measurements {tmp_path / "measured.jsonl"} --report-to
-        --allow-without-seccomp
-    """
+    sampling = Sampling(batch_size=1, max_output_tokens=24, use_data_augmentation=False)
+    prompts = first_turns(tasks, 1, sampling, load_template("compact"), Renderer(TINY))
+    records.write(tmp_path / "prompts.parquet", Prompt, prompts, 0, {})
+    grpo = {"learning_rate": 1e-5, "max_steps": n_steps, "save_steps": n_steps, "report_to": []}
+    grpo |= {"num_generations": 4, "prompts_per_step": 2, "gradient_accumulation_steps": 2}
+    settings = {
+        "model": {"path": TINY, "template": "compact", "window": 1024, "dtype": dtype},
+        "grpo": grpo,
+        "lengths": {"max_completion_length": 24, "max_seq_length": 1024},
+        "sandbox": {"allow_without_seccomp": True},
+        "lora": {},
+        "guard": {},
+        "refinement": {},
+    }
+    places = {"data": "prompts.parquet", "output": "adapter", "measurements": "measured.jsonl"}
+    places |= {"checkpoints": "checkpoints", "tensorboard": "tensorboard"}
+    words = words_of("train", settings, **{flag: tmp_path / name for flag, name in places.items()})
     paths = os.pathsep.join([str(ROOT / "workflow"), *map(os.path.abspath, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", COMMAND, "train", *flags.split()],
+        [sys.executable, "-c", COMMAND, *words],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": paths},
         stdout=subprocess.PIPE,

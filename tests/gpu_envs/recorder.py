@@ -1,4 +1,4 @@
-"""`arc-refinery` with a recorder in the place of vLLM's engine: `python recorder.py RECORD train ...`.
+"""`arc-refinery` with a recorder in the place of vLLM's engine: `python recorder.py RECORD stage train ...`.
 
 The recorder holds the model's network on the CPU. It loads the adapters that it is given, samples with them by
 transformers, and gives what vLLM would. The file RECORD gets, as JSON, the keywords of the engine and of the sampling

@@ -1,4 +1,4 @@
-"""`train`, also with `--kind tool-use`, with vLLM in the trainer, a recorder in its place (recorder.py), on the CPU.
+"""The stage `train`, also of tool use, with vLLM in the trainer, a recorder in its place (recorder.py), on the CPU.
 
 Not checked, because it takes a GPU: vLLM's own weights, and memory that both share.
 """
@@ -15,7 +15,7 @@ from checkout import TINY, TINY_TOOLS
 from gpu_envs.pretended import engine_config
 
 RECORDER = Path(__file__).with_name("recorder.py")
-TRAININGS = {"train": (colocated.train, TINY), "train --kind tool-use": (colocated.train_tools, TINY_TOOLS)}
+TRAININGS = {"refining": (colocated.train, TINY), "tool-use": (colocated.train_tools, TINY_TOOLS)}
 
 pytestmark = pytest.mark.training
 
@@ -25,7 +25,8 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The model, the folder of a short training in bfloat16, and what the recorder saw."""
     command, model = TRAININGS[request.param]
     folder = tmp_path_factory.mktemp("trained")
-    words = [sys.executable, str(RECORDER), f"{folder}/record.json", *command(folder), "--dtype", "bfloat16"]
+    job = command(folder, {"model.dtype": "bfloat16"})
+    words = [sys.executable, str(RECORDER), f"{folder}/record.json", *job]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "sampler check" in done.stderr

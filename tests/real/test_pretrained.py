@@ -157,7 +157,7 @@ def sampled(code: Path, output: Path, adapter: Path | None, backend: str) -> lis
         "sampling": {"max_output_tokens": 24, "temperature": 0},
     }
     files = {"prompts": code / "mine/turn1/prompts.parquet", "adapter": adapter, "output": output / "000.parquet"}
-    words = words_of("sample", settings, **files)
+    words = ["arc-refinery", *words_of("sample", settings, **files)]
     done = vllm_cpu.run(words) if backend == "vllm" else processes.run(words, ROOT)
     assert done.returncode == 0, done.stderr[-3000:]
     return [attempt.completion for attempt in attempts_of(output) if attempt.attempt_id.endswith("/000")]

@@ -91,7 +91,7 @@ def sampled(folder: Path, prompts: Path) -> tuple[str | None, list[tuple[str, fl
     }
     adapter = folder if folder.name == "adapter" else None
     words = words_of("sample", settings, prompts=prompts, adapter=adapter, output=output)
-    refusal, _ = ending_of(command_of(words[1:]))
+    refusal, _ = ending_of(command_of(words))
     if refusal:
         return refusal, []
     return None, [(attempt.completion, attempt.logprob) for attempt in records.read(output, Attempt)]

@@ -50,7 +50,7 @@ LIST = {"a name twice": b"a\nb\na\n", "no name": b"# none\n", "an unknown name":
 
 STAGES = {
     "stage tasks": Stage(
-        words_of("tasks", ROWS, output="{}/out/part1.parquet")[1:],
+        words_of("tasks", ROWS, output="{}/out/part1.parquet"),
         {
             "rows.jsonl": json_faults(
                 [["source"], ["examples"], ["examples", 0], ["examples", 0, 1]], {"no rows": b"\n"}, OTHER_ROWS
@@ -62,7 +62,7 @@ STAGES = {
             "evaluation_tasks",
             {"task_set": KAGGLE | {"only": "{}/only.txt"}, "sandbox": {}},
             output="{}/out/set.parquet",
-        )[1:],
+        ),
         {
             "tasks.json": json_faults(OF_TASK, GRIDS, ["a.train.0 missing"]),
             "solutions.json": json_faults(
@@ -105,7 +105,7 @@ STAGES = {
             {"kind": "tool-use", "questions": SUMS, "sandbox": {}},
             split="train",
             output="{}/out/questions.parquet",
-        )[1:],
+        ),
         {"questions.jsonl": json_faults([["question"], ["answer"]], {"no rows": b"\n"}, ["question a text"])},
     ),
     "report curves": Stage(

@@ -95,7 +95,7 @@ OUT, PROMPTS_FILE = "{}/out/rows.parquet", f"{{}}/{TURN1}/prompts.parquet"
 
 
 def job(name: str, settings: dict[str, Any], **flags: Any) -> list[str]:
-    return words_of(name, settings, **{"output": OUT} | flags)[1:]
+    return words_of(name, settings, **{"output": OUT} | flags)
 
 
 STAGES = {

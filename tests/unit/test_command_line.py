@@ -1,4 +1,4 @@
-"""The command line as a whole: groups, the kinds of `train`, wrong commands, and a meaning for every flag."""
+"""The command line as a whole: groups, wrong commands, and a meaning for every flag."""
 
 import inspect
 import os
@@ -13,15 +13,19 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from factories import first_turns, make_task
 from messages import run
 
-from arc_refinery import cli
+from arc_refinery import cli, records
 from arc_refinery.cli.parsing import completion as completion_script
-from arc_refinery.config import KINDS
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.prompts import load_template
+from arc_refinery.refining.domains.arc.records import Prompt
+from arc_refinery.refining.prompts import Renderer
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 
-NAMES = [*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)]
+NAMES = [*cli.COMMANDS]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,15 +52,14 @@ def test_help_shows_examples_that_can_be_typed(
     assert run(monkeypatch, f"{name} --help") == 0
     assert "    arc-refinery " in capsys.readouterr().out
     for words in examples(name):
-        assert " ".join(words).startswith(name.removesuffix(" --kind refining"))
-        if "--help" not in words:
-            assert isinstance(cli.parse(words), cli.load(name))
+        assert " ".join(words).startswith(name)
+        assert isinstance(cli.parse(words), cli.load(name))
         for path in words:
             assert not path.startswith(("config/", "workflow/")) or (ROOT / path).exists()
 
 
-# Examples that need the hub, results, or files of other programs; that change this repository; that take long
-NOT_TRIED = {"fetch", "report", "prompts learn", "compare", "show", "predictions import"}
+# Examples that need results or files of other programs; that change this repository; that take long
+NOT_TRIED = {"report", "prompts learn", "compare", "show", "predictions import"}
 NOT_TRIED |= {"report export", "report publish", "predictions submit", "execute", "doctor", "dev config"}
 
 
@@ -65,13 +68,18 @@ def test_examples_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     for name in ("config", "workflow"):
         Path(name).symlink_to(ROOT / name)
-    for name in sorted({*cli.COMMANDS, "train --kind tool-use"} - NOT_TRIED, key=NAMES.index):
+    sampling = Sampling(batch_size=2, max_output_tokens=48)
+    tasks, template = [make_task(name) for name in "ab"], load_template("compact")
+    prompts = list(first_turns(tasks, 4, sampling, template, Renderer("workflow/models/tiny")))
+    for turn in ("mine/turn1", "mine/turn2"):
+        records.write(Path(turn, "prompts.parquet"), Prompt, prompts, 0, {})
+    names = [name for name in NAMES if name not in NOT_TRIED]
+    for name in sorted(names, key=lambda name: name.startswith("report")):  # of what is trained before
         for words in examples(name):
-            if "--help" not in words:
-                command = cli.parse(words)
-                command.check_outputs()
-                command.run()
-                assert all(output.path.exists() for output in command.writes().get("output", ()))
+            command = cli.parse(words)
+            command.check_outputs()
+            command.run()
+            assert all(output.path.exists() for output in command.writes().get("output", ())[:1])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,7 +100,9 @@ WRONG_FLAGS = [
     ("prompts learn --messages m --output o --n-rows 0 --min-share 2", ["--min-share is 2.0; ", "--n-rows is 0; "]),
     ("execute --cpu-seconds inf --wall-seconds 0 --n-jobs 0",
      ["--n-jobs is 0; ", "--cpu-seconds is inf; ", "--wall-seconds is 0.0; "]),
-    ("tasks split --output a b a --source generator --seed -1", ["--output names a twice; ", "--seed is -1; "]),
+    ("predictions submit --verdicts a b a --challenges c --output o", ["--verdicts names a twice; "]),
+    ("train --dataset-path d --output o --reward-name arc-v9", ["--rewards.0: 'arc-v9' is not a reward; "]),
+    ("train --dataset-path d --output o --max-seq-length 9", ["max_seq_length = 9 leaves no room "]),
     ("sample --dataset-path d --output o --temperature nan --top-p 0",
      ["--temperature is nan; ", "--top-p is 0.0; "]),
 ]  # fmt: skip
@@ -154,16 +164,14 @@ def completion(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("typed", "expected"),
     [
         ("sam", "sample"),
-        ("prompts re", "refine"),
+        ("prompts le", "learn"),
         ("doctor ", "memory power"),
         ("doctor memory --", "--configfile"),
         ("sample --dataset-path x --max-m", "--max-model-len"),
-        ("train --kind to", "tool-use"),
-        ("train --kind tool-use --max-e", "--max-episode-tokens"),
-        ("train --max-e", ""),
-        ("train --guard.max-k", "--guard.max-kl"),
+        ("train --max-s", "--max-steps --max-seq-length"),
+        ("execute --cpu", "--cpu-seconds"),
         ("compare --", "--set --task --score --runs --side --where --output"),
-        ("grade --attempts resul", ""),  # files, by bash itself
+        ("execute --programs resul", ""),  # files, by bash itself
     ],
 )
 def test_bash_completes_commands_and_flags(typed: str, expected: str, completion: Path):
@@ -180,7 +188,7 @@ def test_a_group_lists_its_commands(
 ):
     assert run(monkeypatch, words) == code
     listed = re.findall(r"^  (\S.*?)  ", capsys.readouterr().out, re.MULTILINE)
-    assert listed == [f"prompts {name}" for name in ("first", "refine", "demonstrations", "learn", "export")]
+    assert listed == [f"prompts {name}" for name in ("learn", "export")]
 
 
 @pytest.mark.parametrize(
@@ -197,36 +205,7 @@ def test_a_wrong_command_is_named(
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "flag", "absent"),
-    [
-        ("train", "--rollout", "--tools"),
-        ("train --kind refining", "--rollout", "--tools"),
-        ("train --kind tool-use", "--tools", "--rollout"),
-        ("train --kind=tool-use", "--tools", "--rollout"),
-    ],
-)
-def test_the_kind_of_a_training_decides_its_flags(
-    words: str, flag: str, absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    assert run(monkeypatch, f"{words} --help") == 0
-    help_text = capsys.readouterr().out
-    assert f"{flag} " in help_text
-    assert f"{absent} " not in help_text
-
-
-@pytest.mark.parametrize("words", ["--kind", "--kind=", "--kind --help", "--kind tool-use --kind refining"])
-def test_train_takes_one_kind(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    assert run(monkeypatch, f"train {words}") == 2
-    assert "expected one --kind, such as refining or tool-use" in capsys.readouterr().err
-
-
-def test_a_kind_that_is_no_module_is_named(monkeypatch: pytest.MonkeyPatch):
-    said = str(run(monkeypatch, "train --kind none.such --help"))
-    assert "kind is 'none.such'; expected refining, tool-use, or a package with commands:Train" in said
-
-
-@pytest.mark.parametrize("words", ["--help", "tasks split --help", "tools"])
+@pytest.mark.parametrize("words", ["--help", "tasks select --help", "stage --help", "predictions"])
 @pytest.mark.parametrize("buffered", ["", "1"])
 def test_a_closed_pipe_ends_a_command_quietly(words: str, buffered: str):
     reads, writes = os.pipe()
@@ -249,7 +228,9 @@ def in_shell(words: str, unbuffered: str = "", **streams: Any) -> subprocess.Com
     )
 
 
-@pytest.mark.parametrize("words", ["--help", "tasks split --help", "tools", "execute --self-check"])
+@pytest.mark.parametrize(
+    "words", ["--help", "tasks select --help", "stage --help", "predictions", "execute --self-check"]
+)
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_cannot_be_written_is_named(words: str, unbuffered: str):
     done = in_shell(f"{words} > /dev/full", unbuffered)
@@ -298,7 +279,7 @@ def test_a_command_whose_streams_are_closed_does_its_work(closed: str, tmp_path:
     assert '"status": "ok"' in (tmp_path / "out").read_text()
 
 
-def test_numbers_of_a_section_that_a_command_makes_are_named(tmp_path: Path):
-    done = in_shell(f"sample --dataset-path x --output {tmp_path} --n-threads 100000 --model-path x")
-    assert done.returncode in (1, 2)
-    assert "n" in done.stderr and "threads" in done.stderr and "Traceback" not in done.stderr
+def test_flags_of_a_section_are_named_without_it(tmp_path: Path):
+    done = in_shell(f"execute --programs x --output {tmp_path}/y --memory-mb 1000000000000")
+    assert done.returncode == 2
+    assert done.stderr.startswith("arc-refinery execute: --memory-mb is 1000000000000; ")

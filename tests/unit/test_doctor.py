@@ -1,5 +1,6 @@
 """`arc-refinery doctor`: what it checks, what it finds wrong, and what it tells."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT, TINY
-from factories import make_task
+from experiments import arguments_of
 
-from arc_refinery import records
-from arc_refinery.arc.tasks import Task
-from arc_refinery.cli import parse
 from arc_refinery.cli.doctor import Doctor
 from arc_refinery.config import (
     Lora,
@@ -320,7 +318,7 @@ def test_a_backend_that_is_not_there_is_a_finding(capfd: pytest.CaptureFixture[s
     assert (finding.check, finding.outcome) == ("vllm samples", "failed")
     assert "backend is vllm, which is not installed here" in finding.found
     log = capfd.readouterr().err  # it has the whole command
-    assert "$ arc-refinery sample --" in log and "--backend vllm" in log
+    assert "$ arc-refinery stage sample" in log and '"backend": "vllm"' in log
 
 
 def answers(completion: str, logprob: float) -> list[Any]:
@@ -406,16 +404,15 @@ def test_findings_are_of_one_kind_of_job(tmp_path: Path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "config").glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_training_of_every_config_can_be_tried(path: Path, tmp_path: Path):
-    """As far as its flags go: on a GPU there would be no second chance."""
+    """As far as its settings go: on a GPU there would be no second chance."""
     training = load_experiment(path).training
     if training is None or training.grpo is None:
         return
     settings = training.grpo
     for changes in ({}, {"unsloth": True, "loss_type": "dapo", "epsilon_high": 0.2, "scale_rewards": "batch"}):
         changed = settings.model_copy(update={key: value for key, value in changes.items() if hasattr(settings, key)})
-        command = tried(changed, training.lora, tmp_path)
-        assert command.training.loss_type == changed.loss_type
-        assert command.training.sampler == settings.sampler
+        grpo = tried(changed, training.lora, tmp_path)["grpo"]
+        assert (grpo.loss_type, grpo.sampler) == (changed.loss_type, settings.sampler)
 
 
 # keys that a small run of the embedded model has values of its own for
@@ -444,38 +441,41 @@ def test_all_other_settings_of_a_training_are_tried(tmp_path: Path):
         "sleep_mode": True,
     }
     settings, lora = Grpo(learning_rate=1e-6, **keys), Lora(lora_r=40, lora_alpha=3)
-    command = tried(settings, lora, tmp_path)
-    assert command.training.model_dump(exclude=SMALL) == settings.model_dump(exclude=SMALL)
-    assert command.lora.model_dump(exclude=SMALL) == lora.model_dump(exclude=SMALL)
+    job = tried(settings, lora, tmp_path)
+    assert job["grpo"].model_dump(exclude=SMALL) == settings.model_dump(exclude=SMALL)
+    assert job["lora"].model_dump(exclude=SMALL) == lora.model_dump(exclude=SMALL)
 
 
 def test_all_settings_of_a_model_are_tried_and_its_reference_has_few(tmp_path: Path):
     model = ModelConfig(path="owner/model", window=9670, backend="vllm", dtype="bfloat16", tensor_parallel_size=2)
     own, reference = (
-        parse(stages._sample(model, backend, tmp_path / "tasks", tmp_path, None)).sampler()
+        arguments(stages._sample(model, backend, tmp_path / "prompts", tmp_path / "out", None))["model"]
         for backend in ("vllm", "transformers")
     )
-    assert own == model.model_copy(update={"path": TINY, "window": 1024})
-    assert reference == ModelConfig(path=TINY, window=1024, dtype="bfloat16")
+    changes = {"path": TINY, "window": 1024}
+    assert own.model_dump(include=set(ModelConfig.model_fields)) == model.model_copy(update=changes).model_dump()
+    few = ModelConfig(**changes, dtype="bfloat16")
+    assert reference.model_dump(include=set(ModelConfig.model_fields)) == few.model_dump()
 
 
 @pytest.mark.parametrize(("rank", "tried_rank"), [(1, 32), (64, 64)])
 def test_8_bit_states_are_tried_with_matrices_that_have_them(rank: int, tried_rank: int, tmp_path: Path):
     settings, lora = Grpo(learning_rate=1e-6, optimizer="adamw_8bit"), Lora(lora_r=rank)
-    assert tried(settings, lora, tmp_path).lora.lora_r == tried_rank
+    assert tried(settings, lora, tmp_path)["lora"].lora_r == tried_rank
 
 
 def test_processes_are_tried(tmp_path: Path):
-    two = tried(Grpo(learning_rate=1e-6, n_processes=2), Lora(), tmp_path).training
+    two = tried(Grpo(learning_rate=1e-6, n_processes=2), Lora(), tmp_path)["grpo"]
     assert (two.n_processes, two.num_generations, two.gradient_accumulation_steps) == (2, 8, 4)
 
 
-def tried(settings: PolicyGradient, lora: Lora, folder: Path) -> Any:
-    """The command of the small training."""
-    model = ModelConfig(path=TINY, window=9)
-    return parse(stages._train(model, lora, settings, small_tasks(folder), folder))
+def tried(settings: PolicyGradient, lora: Lora, folder: Path) -> dict[str, Any]:
+    """The arguments of the small training."""
+    return arguments(stages._train(ModelConfig(path=TINY, window=9), lora, settings, folder / "prompts", folder))
 
 
-def small_tasks(folder: Path) -> Path:
-    records.write(folder / "tasks.parquet", Task, [make_task()], 0, {})
-    return folder / "tasks.parquet"
+def arguments(words: list[str]) -> dict[str, Any]:
+    """The settings of a stage that it runs, validated."""
+    first, stage, settings, *_ = words
+    assert first == "stage"
+    return arguments_of(stage, json.loads(settings))

@@ -5,6 +5,7 @@ import ast
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import io
 import re
 import shlex
@@ -16,7 +17,7 @@ import pytest
 import yaml
 from checkout import ROOT
 
-from arc_refinery import cli
+from arc_refinery import cli, outputs, stages
 from arc_refinery.cli.parsing import OTHER_NAMES
 from arc_refinery.config import KINDS, validate_experiment
 
@@ -26,7 +27,7 @@ YAML = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCE = re.compile(r"^```[a-z]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINE = re.compile(rf"^(?:\$ )?((?:{PROGRAMS}) .*)")
 RULE = re.compile(r"^\s*(?:rule|use rule \w+ as) (\w+)", re.MULTILINE)
-NAMES = {*cli.COMMANDS, *(f"train --kind {kind}" for kind in KINDS)}
+NAMES = set(cli.COMMANDS)
 OPEN = re.compile(r"[<{…]")  # a placeholder: results/<experiment>, {path}
 
 
@@ -80,13 +81,10 @@ def exists(path: str) -> bool:
 
 def fault_of_ours(words: list[str]) -> str | None:
     words = words[words[:1] == ["help"] :]
-    if (
-        not words
-        or OPEN.search(words[0])
-        or words[0] in ("--help", "--version", "--completion")
-        or (words[:2] == ["train", "--kind"] and words[2] not in KINDS)
-    ):
+    if not words or OPEN.search(words[0]) or words[0] in ("--help", "--version", "--completion"):
         return None
+    if words[0] == "stage":
+        return fault_of_stage(words[1:])
     name = next((" ".join(words[:n]) for n in (3, 2, 1) if " ".join(words[:n]) in NAMES), None)
     if name is None:
         groups = {name.split()[0] for name in NAMES}
@@ -95,6 +93,17 @@ def fault_of_ours(words: list[str]) -> str | None:
     flags = {word.partition("=")[0] for word in words if word.startswith("--")}
     unknown = sorted(flags - flags_of(name) - OTHER_NAMES.keys())
     return f"arc-refinery {name} has no flag {unknown[0]}" if unknown else None
+
+
+def fault_of_stage(words: list[str]) -> str | None:
+    if not words or OPEN.search(words[0]) or words == ["--help"]:
+        return None
+    loaded = [stages.load(words[0], kind) for kind in KINDS if words[0] in stages.stages_of(kind)]
+    if not loaded:
+        return f"arc-refinery has no stage {words[0]!r}"
+    known = {outputs.flag_of(name) for stage in loaded for name in inspect.signature(stage).parameters}
+    unknown = [word for word in words if word.startswith("--") and word not in known | {"--help", "--tuning"}]
+    return f"the stage {words[0]} has no flag {unknown[0]}" if unknown else None
 
 
 @cache
@@ -163,6 +172,8 @@ def test_every_command_that_is_named_exists():
     ("command", "expected"),
     [
         ("arc-refinery serve", "arc-refinery has no command 'serve'"),
+        ("arc-refinery stage judge", "arc-refinery has no stage 'judge'"),
+        ("arc-refinery stage grade '{}' --programs a", "the stage grade has no flag --programs"),
         ("arc-refinery prompts teach", "arc-refinery has no command 'prompts teach'"),
         ("arc-refinery sample --base-model x", "arc-refinery sample has no flag --base-model"),
         ("snakemake --configfile config/none.yaml", "no file config/none.yaml"),

@@ -14,12 +14,12 @@ import pytest
 import yaml
 from checkout import ROOT
 from environments.letters.domain import Domain as Letters
+from experiments import arguments_of, settings_of
 from factories import make_grid
 
-from arc_refinery import cli
+from arc_refinery import cli, jobs
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import check_files, validate_experiment
-from arc_refinery.refining import stages
 from arc_refinery.refining.config.rewards import ScoredAttempt
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade
@@ -101,7 +101,7 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
         """
         import sys
         from factories import make_grid
-        from arc_refinery import cli
+        from arc_refinery import cli, jobs
         from arc_refinery.refining.config import Grpo
         from arc_refinery.refining.domains.arc.config import Grade
         from arc_refinery.training.rewards import Reward
@@ -139,15 +139,15 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
         """
         from dataclasses import replace
         from factories import ARC, make_attempt, make_grid, make_prompt, make_verdict
-        from arc_refinery.cli import load
         from arc_refinery.refining.config import Turn
         from arc_refinery.refining.domain import GradedAttempt
         from arc_refinery.refining.domains.arc.prompts import COMPACT
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
         from arc_refinery.refining.prompts import Renderer
+        from arc_refinery.refining.stages import refining_prompts
 
         assert Turn(n_predictions=1, feedback="worst").is_control
-        assert "worst" in str(load("prompts refine").model_fields["feedback"].annotation)
+        assert "worst" in str(refining_prompts.__annotations__["feedback"])
         renderer = Renderer("workflow/models/tiny")
         prompt = make_prompt()
         graded = []
@@ -220,9 +220,9 @@ def test_a_sampler_is_a_module_and_its_name_in_three_places(package: Copy):
         """
         from types import SimpleNamespace
         import yaml
-        from arc_refinery.cli import parse
         from arc_refinery.config import validate_experiment
-        from arc_refinery.refining import stages
+        from experiments import arguments_of, settings_of
+        from arc_refinery.refining import jobs
         from arc_refinery.sampling.backends import Decoding, Request, open_sampler
         from arc_refinery.sampling.gpu_memory import counts
 
@@ -231,9 +231,8 @@ def test_a_sampler_is_a_module_and_its_name_in_three_places(package: Copy):
         content["resources"] = {"sample": {"gpus": 1, "gpu_mem_mb": 40000}}
         experiment = validate_experiment(content, "echo.yaml")
         assert [count.job for count in counts(experiment)] == ["sample"]
-        words = stages.sample(experiment, "heldout", "turn1").words()
-        assert words[words.index("--backend") + 1] == "echo"
-        model = parse(["sample", "--dataset-path", "p", "--output", "o", *words]).sampler()
+        model = arguments_of("sample", settings_of(jobs.sample(experiment, "heldout", "turn1")))["model"]
+        assert model.backend == "echo"
         sampler = open_sampler(model, None, Decoding(1.0, 1.0, 8), SimpleNamespace(eos_token_id=0))
         (sampled,) = sampler.sample([Request("a", "a", [5, 6], 2, 0)])
         assert [sample.ids for sample in sampled["a"]] == [[5, 6], [5, 6]]
@@ -278,7 +277,7 @@ def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
 
 def test_a_keyword_of_trl_is_a_key_of_the_config(tmp_path: Path):
     experiment = demo(trl={"top_entropy_quantile": 0.2})
-    training = stages.train(experiment, "trained").training
+    training = arguments_of("train", settings_of(jobs.train(experiment, "trained")))["grpo"]
     assert grpo_settings(experiment.model, training, {}, 0, tmp_path, False, False)["top_entropy_quantile"] == 0.2
 
 

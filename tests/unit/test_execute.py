@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from messages import Wording
 
+from arc_refinery.cli.programs import Execute
 from arc_refinery.config import Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import seccomp, surroundings

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from checkout import TINY
 
 from arc_refinery import cli
-from arc_refinery.commands import flags
+from arc_refinery.cli import published
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.errors import ModelError
 
@@ -126,15 +127,18 @@ def test_what_starts_a_training_leaves_the_first_import_to_unsloth():
 def test_a_training_sees_its_own_gpus_before_cuda_starts(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
     visible: list[str] = []
-    monkeypatch.setattr(flags, "_has_gpu", lambda: visible.append(os.environ["CUDA_VISIBLE_DEVICES"]))
-    command = cli.parse(["train", "--dataset-path", "x", "--output", "y"])
-    command.job(command.training, 9)
+    monkeypatch.setattr(published, "_has_gpu", lambda: visible.append(os.environ["CUDA_VISIBLE_DEVICES"]))
+    monkeypatch.setattr(published.Train, "prompts", lambda *_: Path("prompts"))
+    monkeypatch.setattr(published, "_do", lambda *_, **__: None)
+    cli.parse(["train", "--dataset-path", "x", "--output", "y"]).run()
     assert visible == ["5"]
 
 
 STARTS_ANOTHER = """
 import subprocess, sys, time
 from arc_refinery import cli
+from arc_refinery.cli import published
+from arc_refinery.cli.command import Command
 class Sleep(Command):
     def run(self):
         print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]).pid, flush=True)

@@ -1,9 +1,10 @@
-"""`arc-refinery fetch` against a hub on this machine: what it makes, and how it ends when something goes wrong."""
+"""`arc-refinery stage fetch` with a hub on this machine: what it makes, and how it ends when something goes wrong."""
 
 import json
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hub import Hub, files_of
@@ -23,26 +24,32 @@ MODEL = {
 ROWS = {"README.md": b"# rows", "data/test.jsonl": b"{}\n", "data/train.jsonl": b"{}\n{}\n"}
 
 
+DATASET: dict[str, Any] = {"kind": "dataset"}
+NO_VARIABLES: dict[str, str] = {}
+
+
 class Fetcher:
     """Runs the command in a folder, with a cache of its own."""
 
     def __init__(self, hub: Hub, folder: Path) -> None:
         self.hub, self.folder, self.home = hub, folder, folder / "home"
 
-    def run(self, repository: str, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        command = [str(BIN / "arc-refinery"), "fetch", "--repository", repository, "--output", "out/x", *flags]
+    def run(self, repository: str, variables: dict[str, str], **download: Any) -> subprocess.CompletedProcess[str]:
+        """Fetch a model, or what else is asked for."""
+        settings = {"download": {"repository": repository, "kind": "model", **download}}
+        command = [str(BIN / "arc-refinery"), "stage", "fetch", json.dumps(settings), "--output", "out/x"]
         environment = self.hub.environment(self.home, **variables)
         return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
 
-    def succeed(self, repository: str, *flags: str, **variables: str) -> dict[str, bytes]:
+    def succeed(self, repository: str, variables: dict[str, str] = NO_VARIABLES, **download: Any) -> dict[str, bytes]:
         """The files that it links."""
-        done = self.run(repository, *flags, **variables)
+        done = self.run(repository, variables, **download)
         assert done.returncode == 0, done.stderr
         return files_of(self.folder / "out/x")
 
-    def fail(self, repository: str, *flags: str, **variables: str) -> str:
+    def fail(self, repository: str, variables: dict[str, str] = NO_VARIABLES, **download: Any) -> str:
         """The one message that it ends with; nothing is left that looks like a result."""
-        done = self.run(repository, *flags, **variables)
+        done = self.run(repository, variables, **download)
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr
         (message,) = (line for line in done.stderr.splitlines() if line.startswith("arc-refinery: "))
@@ -77,8 +84,8 @@ def test_of_a_model_all_is_fetched_that_is_read(hub: Hub, fetcher: Fetcher):
 
 def test_of_a_data_set_only_the_named_files_are_fetched(hub: Hub, fetcher: Fetcher):
     hub.add("dataset", "someone/rows", ROWS)
-    assert fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "*test*") == {"data/test.jsonl": b"{}\n"}
-    both = fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "*test*", "data/train.jsonl")
+    assert fetcher.succeed("someone/rows", **DATASET, patterns=["*test*"]) == {"data/test.jsonl": b"{}\n"}
+    both = fetcher.succeed("someone/rows", **DATASET, patterns=["*test*", "data/train.jsonl"])
     assert sorted(both) == ["data/test.jsonl", "data/train.jsonl"]
     assert hub.requests == ["data/test.jsonl", "data/train.jsonl"]
 
@@ -99,7 +106,7 @@ def test_another_commit_replaces_the_files_of_the_one_before(hub: Hub, fetcher: 
     new = hub.add("model", "someone/m", {"config.json": b"{}", "model.safetensors": b"2"})
     assert sorted(fetcher.succeed("someone/m")) == ["config.json", "model.safetensors"]
     assert fetcher.record["commit"] == new
-    assert sorted(fetcher.succeed("someone/m", "--revision", old)) == ["config.json", "model-1.safetensors"]
+    assert sorted(fetcher.succeed("someone/m", revision=old)) == ["config.json", "model-1.safetensors"]
     assert (fetcher.record["commit"], fetcher.record["revision"]) == (old, old)
 
 
@@ -108,15 +115,15 @@ def test_offline_or_without_the_hub_the_cache_is_enough(hub: Hub, fetcher: Fetch
     fetcher.succeed("someone/m")
     hub.stop()
     for variables in ({"HF_HUB_OFFLINE": "1"}, {"HF_HUB_OFFLINE": "0"}):
-        for flags in ([], ["--revision", commit]):
-            assert len(fetcher.succeed("someone/m", *flags, **variables)) == 2
+        for revision in (None, commit):
+            assert len(fetcher.succeed("someone/m", variables, revision=revision)) == 2
 
 
 def test_a_file_that_the_cache_lacks_is_not_had_offline(hub: Hub, fetcher: Fetcher, wording: Wording):
     hub.add("dataset", "someone/rows", ROWS)
-    fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/test.jsonl")
+    fetcher.succeed("someone/rows", **DATASET, patterns=["data/test.jsonl"])
     (fetcher.folder / "out/x.json").unlink()
-    message = fetcher.fail("someone/rows", "--kind", "dataset", "--patterns", "data/train.jsonl", HF_HUB_OFFLINE="1")
+    message = fetcher.fail("someone/rows", {"HF_HUB_OFFLINE": "1"}, **DATASET, patterns=["data/train.jsonl"])
     assert message.startswith("datasets/someone/rows: ")
     assert f"{fetcher.home}/hub" in message and "HF_HUB_OFFLINE" in message
     wording(message)
@@ -174,7 +181,7 @@ def test_an_unknown_repository(hub: Hub, fetcher: Fetcher, wording: Wording):
     message = fetcher.fail("someone/else")
     assert message.startswith("someone/else: ") and " model" in message
     wording(message)
-    message = fetcher.fail("someone/m", "--kind", "dataset", "--patterns", "x")
+    message = fetcher.fail("someone/m", **DATASET, patterns=["x"])
     assert message.startswith("datasets/someone/m: ") and " dataset" in message
     wording(message)
 
@@ -182,7 +189,7 @@ def test_an_unknown_repository(hub: Hub, fetcher: Fetcher, wording: Wording):
 @pytest.mark.parametrize("revision", ["v2", "0" * 40])
 def test_an_unknown_revision(hub: Hub, fetcher: Fetcher, revision: str, wording: Wording):
     hub.add("model", "someone/m", MODEL)
-    message = fetcher.fail("someone/m", "--revision", revision)
+    message = fetcher.fail("someone/m", revision=revision)
     assert message.startswith("someone/m: ") and f"revision {revision}" in message
     wording(message)
 
@@ -208,9 +215,9 @@ def test_a_pattern_that_no_file_has_shows_the_files(
 ):
     commit = hub.add("dataset", "someone/rows", ROWS)
     if offline == "1":
-        fetcher.succeed("someone/rows", "--kind", "dataset", "--patterns", "data/*")
+        fetcher.succeed("someone/rows", **DATASET, patterns=["data/*"])
         (fetcher.folder / "out/x.json").unlink()
-    message = fetcher.fail("someone/rows", "--kind", "dataset", "--patterns", *patterns, HF_HUB_OFFLINE=offline)
+    message = fetcher.fail("someone/rows", {"HF_HUB_OFFLINE": offline}, **DATASET, patterns=patterns)
     assert message.startswith("datasets/someone/rows: ")
     assert "*test_sft*" in message and commit in message
     assert ", ".join(sorted(ROWS)) in message
@@ -235,9 +242,7 @@ def test_a_disk_that_fills_up_meanwhile(hub: Hub, fetcher: Fetcher):
         pytest.skip("no file system can be mounted here: unshare --map-root-user --mount is refused")
     command = [
         str(BIN / "arc-refinery"),
-        "fetch",
-        "--repository",
-        "someone/m",
+        *("stage", "fetch", json.dumps({"download": {"repository": "someone/m", "kind": "model"}})),
         "--output",
         str(fetcher.folder / "out/x"),
     ]

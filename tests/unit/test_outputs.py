@@ -1,8 +1,11 @@
-"""No command replaces what it did not make: what is in the way of an output is refused before any work starts."""
+"""No command or stage replaces what it did not make: what is in the way of an output is refused before work starts."""
 
+import functools
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,48 +14,25 @@ from checkout import ROOT, TINY
 from factories import make_task
 from messages import Wording
 
-from arc_refinery import cli, records
+from arc_refinery import cli, outputs, records, stages
 from arc_refinery.arc.tasks import Task
-from arc_refinery.commands import outputs
+from arc_refinery.cli.command import Command
+from arc_refinery.config import KINDS
 from arc_refinery.errors import InputError
 from arc_refinery.reporting import page, publish
 from arc_refinery.training import checkpoints
 
-MODEL = ["--model-path", TINY]
-PROMPTS = [*MODEL, "--template", "compact", "--max-model-len", "9", "--max-output-tokens", "1"]
-DRAWN = ["--n-predictions", "1", "--batch-size", "1"]
-LENGTHS = ["--max-seq-length", "9", "--max-completion-length", "1"]
-REFINE = ["--folder", "turn", "--n-shards", "1", "--n-considered", "1"]
-TRAIN = ["--output", "out", "--checkpoints", "work", "--measurements", "measured", *MODEL]
-TOOLS = [*MODEL, "--max-model-len", "9", "--max-episode-tokens", "1", "--max-turn-tokens", "1"]
-QUESTIONS = ["--name", "a", "--form", "gsm8k", "--source", "generator", "--n-questions", "9"]
-SHARD = ["--dataset-path", "in", "--output", "out"]
 # The flags that each command needs, and all that it writes; a folder ends with a slash
 COMMANDS: dict[str, tuple[list[str], list[str]]] = {
-    "fetch": (["--repository", "a/b", "--output", "out"], ["out.json"]),
-    "tasks split": (["--source", "generator", "--output", "one", "two"], ["one", "two"]),
-    "tasks evaluation": (["--name", "a", "--source", "generator", "--n-tasks", "1", "--output", "out"], ["out"]),
-    "tasks overlap": (["--trained", "in", "--evaluated", "other", "--output", "out"], ["out"]),
-    "prompts first": (["--tasks-path", "in", *DRAWN, "--output", "out", *PROMPTS], ["out"]),
-    "sample": (SHARD, ["out/000.parquet"]),
-    "grade": (["--attempts", "in", "--tasks-path", "tasks", "--output", "out"], ["out"]),
-    "prompts refine": (
-        ["--branch", "b", "--n-parents", "1", *DRAWN, "--output", "out", *REFINE, *PROMPTS],
-        ["out"],
+    "sample": (["--dataset-path", "in.json", "--output", "out"], ["out/000.parquet", "out/prompts.parquet"]),
+    "train": (
+        ["--dataset-path", "in.json", "--output", "out"],
+        ["out/", "out.checkpoints/", "out.measurements", "out.prompts.parquet"],
     ),
-    "prompts demonstrations": (
-        ["--tasks-path", "in", *LENGTHS, "--output", "out", *REFINE, *PROMPTS[:4]],
-        ["out"],
-    ),
-    "sft": (["--dataset-path", "in", "--learning-rate", "1", *TRAIN], ["out/", "work/", "measured"]),
-    "train": (["--dataset-path", "in", *TRAIN], ["out/", "work/", "measured"]),
     "report": (
         ["--configfile", "in", "--results", "f", "--output", "out.md"],
         ["out.md", "out.html", "f/report/", "f/attempts.parquet"],
     ),
-    "tools questions": ([*QUESTIONS, "--output", "out"], ["out"]),
-    "tools conversations": (["--dataset-path", "in", "--output", "out", *TOOLS], ["out"]),
-    "tools episodes": ([*SHARD, *TOOLS], ["out/000.parquet"]),
     "doctor": (["--jobs", "cpu", "--findings", "found", "--output", "out.md"], ["found", "out.md"]),
     "prompts export": (["--output", "out"], ["out/"]),
     "init": (["out"], ["out/"]),
@@ -75,7 +55,80 @@ COMMANDS: dict[str, tuple[list[str], list[str]]] = {
     "dev new-domain": (["sums", "--output", "out"], ["out/sums/"]),
 }  # fmt: skip
 WRITES_NOTHING = {"tasks select", "doctor memory", "doctor power", "show", "report samples"}
-CASES = [(name, written) for name, (_, all_written) in COMMANDS.items() for written in all_written]
+
+ARC: dict[str, Any] = {"domain": "arc"}
+TOOLS: dict[str, Any] = {"kind": "tool-use", "sandbox": {}, "seed": 0}
+MODEL: dict[str, Any] = {"path": TINY, "template": "compact", "window": 9}
+PROMPTS = ARC | {"model": MODEL, "sampling": {"max_output_tokens": 1}, "seed": 0}
+BRANCH = {"n_shards": 1, "shards_per_grading_job": 1, "tasks_per_batch": 1, "n_considered": 1, "refinement": {}}
+GENERATED = {"source": "generator"}
+EPISODES = TOOLS | {
+    "tools": [], "modules_of_python": False, "model": {"path": TINY, "window": 9},
+    "generation": {"max_episode_tokens": 1, "max_turn_tokens": 1},
+}  # fmt: skip
+TRAINING = "--data in --output out --checkpoints work --measurements measured --tensorboard curves"
+ADAPTER = ARC | {"lora": {}, "seed": 0}
+# The settings and flags that each stage needs, and all that it writes
+STAGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    "fetch": ({"download": {"repository": "a/b", "kind": "model"}}, "--output out", ["out.json"]),
+    "tasks": (
+        ARC | {"problems": GENERATED, "sandbox": {}, "tasks_per_part": 1, "seed": 0},
+        "--output one two",
+        ["one", "two"],
+    ),
+    "evaluation_tasks": (
+        ARC | {"task_set": GENERATED | {"name": "a", "n_tasks": 1}, "sandbox": {}},
+        "--output out",
+        ["out"],
+    ),
+    "overlap": (ARC, "--trained in --evaluated other --output out", ["out"]),
+    "first_prompts": (PROMPTS | {"branch": "b"}, "--tasks in --output out", ["out"]),
+    "sample": (PROMPTS, "--prompts in --output out", ["out"]),
+    "grade": (ARC | {"sandbox": {}, "seed": 0}, "--attempts in --tasks tasks --output out", ["out"]),
+    "refining_prompts": (
+        PROMPTS | BRANCH | {"branch": "b", "feedback": "real", "select": {}},
+        "--prompts in --output out",
+        ["out"],
+    ),
+    "demonstrations": (
+        ARC | BRANCH | {"model": MODEL, "demonstrations": {}, "sandbox": {}, "max_completion_length": 1, "seed": 0},
+        "--tasks in --prompts there --output out",
+        ["out"],
+    ),
+    "sft": (
+        ADAPTER | {"model": {"path": TINY, "window": 9}, "sft": {"learning_rate": 1}},
+        TRAINING,
+        ["out/", "work/", "measured"],
+    ),
+    "train": (
+        ADAPTER | {"model": MODEL, "grpo": {"learning_rate": 1}, "guard": {}, "refinement": {}, "sandbox": {}}
+        | {"lengths": {"max_seq_length": 9, "max_completion_length": 1}},
+        TRAINING,
+        ["out/", "work/", "measured"],
+    ),
+    "questions": (
+        TOOLS | {"questions": GENERATED | {"name": "a", "form": "gsm8k", "n_questions": 9}},
+        "--split train --output out",
+        ["out"],
+    ),
+    "conversations": (
+        EPISODES | {"tools_of_sets": {}, "without_tools": 0, "n_questions": None},
+        "--questions in --output out",
+        ["out"],
+    ),
+    "episodes": (
+        EPISODES | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
+        "--questions in --output out",
+        ["out"],
+    ),
+}  # fmt: skip
+WRITTEN = {name: written for name, (_, written) in COMMANDS.items()}
+WRITTEN |= {f"stage {name}": written for name, (*_, written) in STAGES.items()}
+CASES = [(name, path) for name, written in WRITTEN.items() for path in written]
+
+
+class Started(Exception):
+    """All checks are passed."""
 
 
 @pytest.fixture(autouse=True)
@@ -83,19 +136,39 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def check(name: str) -> None:
-    cli.parse([*name.split(), *COMMANDS[name][0]]).check_outputs()
+def words_of(name: str) -> list[str]:
+    """The flags that a command or a stage needs."""
+    return STAGES[name.removeprefix("stage ")][1].split() if name.startswith("stage ") else COMMANDS[name][0]
 
 
-def test_every_command_says_what_it_writes():
+def check(name: str, words: list[str] | None = None, **settings: Any) -> None:
+    """Check the outputs of a command or a stage, by default with the words that it needs."""
+    words = words_of(name) if words is None else words
+    if not name.startswith("stage "):
+        cli.parse([*name.split(), *words]).check_outputs()
+        return
+    name = name.removeprefix("stage ")
+    job = STAGES[name][0] | settings
+
+    @functools.wraps(stages.load(name, job.get("kind", "refining")))
+    def start(**_: Any) -> None:
+        raise Started
+
+    with pytest.MonkeyPatch.context() as patch, suppress(Started):
+        patch.setattr(stages, "load", lambda *_: start)
+        stages.run([name, json.dumps(job), *words])
+
+
+def test_every_command_and_stage_says_what_it_writes():
     assert cli.COMMANDS.keys() == COMMANDS.keys() | WRITES_NOTHING
     assert not any("output" in field for name in WRITES_NOTHING for field in cli.load(name).__annotations__)
+    assert {name for kind in KINDS for name in stages.stages_of(kind)} == STAGES.keys()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_nothing_is_in_the_way_of_a_first_run_or_of_one_that_left_empty_files(name: str):
     check(name)
-    for written in COMMANDS[name][1]:
+    for written in WRITTEN[name]:
         path = Path(written)
         path.parent.mkdir(exist_ok=True, parents=True)
         path.mkdir() if written.endswith("/") else path.touch()
@@ -124,53 +197,64 @@ def test_a_folder_instead_of_a_file_and_the_reverse_are_refused(name: str, writt
         check(name)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", WRITTEN)
 def test_an_output_under_a_file_is_refused(name: str):
-    words, written = COMMANDS[name]
     Path("file").touch()
-    moved = [f"file/{word}" if any(path.startswith(word) for path in written) else word for word in words]
+    moved = [
+        f"file/{word}" if any(path.startswith(word) for path in WRITTEN[name]) else word for word in words_of(name)
+    ]
     with pytest.raises(InputError, match="file"):
-        cli.parse([*name.split(), *moved]).check_outputs()
+        check(name, moved)
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ["tasks", "split", "--source", "file", "--path", "x", "--output", "y", "x"],
-        ["tasks", "split", "--source", "file", "--path", "../{}/x", "--output", "x"],
-        ["tasks", "evaluation", "--name", "a", "--source", "dataset", "--path", "x", "--output", "x"],
-        ["tools", "questions", *QUESTIONS, "--heldout", "y", "x", "--output", "x"],
-        ["train", "--dataset-path", "in", "--lora-path", "x", "--output", "x", *MODEL],
-        ["train", "--dataset-path", "in", "--continue-from", "x", "--output", "x", *MODEL],
-        ["execute", "--programs", "x", "--output", "x"],
-        ["execute", "--programs", "x", "--output", "link"],
-        ["prompts", "learn", "--messages", "x", "--output", "x"],
-        ["predictions", "import", "--predictions", "a", "--tasks-path", "b", "--output", "x", "--prompts-output", "x"],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "x", "--checkpoints", "x/y", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "x", "--tensorboard", "x", *MODEL],
-        ["train", "--dataset-path", "in", "--output", "x", "--measurements", "x.checkpoints/m", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "y/x", "--checkpoints", "y", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", ".", *MODEL],
-        ["sft", "--dataset-path", "in", "--learning-rate", "1", "--output", "x/..", "--checkpoints", "y", *MODEL],
-        ["report", "curves", "--log", "in", "--output", "x.svg"],
+        "execute --programs x --output x",
+        "execute --programs x --output link",
+        "prompts learn --messages x --output x",
+        "predictions import --predictions a --tasks-path b --output x --prompts-output x",
+        "report curves --log in --output x.svg",
+        "sample --dataset-path x/prompts.parquet.json --lora-path x/000.parquet --output x",
+        "train --dataset-path x.json --output x/..",
     ],
-)  # fmt: skip
-def test_an_output_that_is_an_input_or_another_output_is_refused(words: list[str], tmp_path: Path):
+)
+def test_an_output_that_is_an_input_or_another_output_is_refused(words: str):
     Path("link").symlink_to("x")
     with pytest.raises(InputError):
-        cli.parse([word.format(tmp_path.name) for word in words]).check_outputs()
+        cli.parse(words.split()).check_outputs()
+
+
+@pytest.mark.parametrize(
+    ("stage", "changes", "flags"),
+    [
+        ("tasks", {"problems": {"source": "file", "path": "x"}}, "--output y x"),
+        ("tasks", {"problems": {"source": "file", "path": "./link"}}, "--output x"),
+        ("evaluation_tasks", {"task_set": {"name": "a", "source": "dataset", "path": "x"}}, "--output x"),
+        ("first_prompts", {"model": MODEL | {"template": "x"}}, "--tasks in --output x"),
+        ("questions", {}, "--split train --heldout y x --output x"),
+        ("refining_prompts", {}, "--prompts x --output x"),
+        ("train", {}, f"{TRAINING} --start out"),
+        ("train", {}, f"{TRAINING} --before out"),
+        ("train", {}, TRAINING.replace("measured", "work/m")),
+        ("sft", {}, TRAINING.replace("work", "out/y")),
+        ("sft", {}, TRAINING.replace("curves", "out")),
+        ("sft", {}, TRAINING.replace("put out", "put work/x")),
+        ("sft", {}, TRAINING.replace("put out", "put .")),
+        ("sft", {}, TRAINING.replace("put out", "put x/..")),
+    ],
+)
+def test_an_output_of_a_stage_that_is_an_input_or_another_output_is_refused(
+    stage: str, changes: dict[str, Any], flags: str
+):
+    Path("link").symlink_to("x")
+    with pytest.raises(InputError, match=r"name another output|has no name of its own"):
+        check(f"stage {stage}", flags.split(), **changes)
 
 
 def test_a_name_of_a_set_is_not_an_input():
     write_records(Path("tasks"))
-    words = ["--name", "tasks", "--source", "generator", "--n-tasks", "1", "--output", "tasks"]
-    cli.parse(["tasks", "evaluation", *words]).check_outputs()
-
-
-def test_the_prompts_of_the_turn_that_is_refined_are_an_input(tmp_path: Path):
-    words = [*COMMANDS["prompts refine"][0], "--folder", str(tmp_path), "--output", "prompts.parquet"]
-    with pytest.raises(InputError, match=r"prompts\.parquet"):
-        cli.parse(["prompts", "refine", *words]).check_outputs()
+    check("stage evaluation_tasks", ["--output", "tasks"], task_set=GENERATED | {"name": "tasks", "n_tasks": 1})
 
 
 def write_records(path: Path) -> None:
@@ -336,23 +420,14 @@ def test_a_folder_of_checkpoints_that_cannot_be_written_is_an_error_of_the_user(
             checkpoints.claim(work, "0123456789abcdef")
 
 
-# Seeds, which every command that has one checks in the same place
+# Seeds, which every stage that has one checks in the same way
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 2**70, 20261125123456])
 def test_seeds_that_the_libraries_do_not_take_are_refused_before_anything_is_done(seed: int):
-    with_seed = [name for name in COMMANDS if "--seed" in _help(name)]
-    assert {"sft", "train", "sample", "tools episodes", "tasks split"} <= set(with_seed)
+    with_seed = [name for name, (settings, *_) in STAGES.items() if "seed" in settings]
+    assert {"sft", "train", "sample", "episodes", "tasks"} <= set(with_seed)
     for name in with_seed:
-        with pytest.raises((InputError, SystemExit)):
-            cli.parse([*name.split(), *COMMANDS[name][0], "--seed", str(seed)])
-        cli.parse([*name.split(), *COMMANDS[name][0], "--seed", str(2**32 - 1)])
-
-
-def _help(name: str) -> str:
-    from contextlib import redirect_stdout
-    from io import StringIO
-
-    with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit):
-        cli.parse([*name.split(), "--help"])
-    return printed.getvalue()
+        with pytest.raises(InputError, match=f"seed is {seed};"):
+            check(f"stage {name}", seed=seed)
+        check(f"stage {name}", seed=2**32 - 1)

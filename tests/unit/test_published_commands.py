@@ -13,7 +13,7 @@ from messages import Wording
 
 from arc_refinery import cli, records
 from arc_refinery.errors import InputError
-from arc_refinery.refining.config import AttemptTerm, Grpo, Sampling
+from arc_refinery.refining.config import AttemptTerm, Sampling
 from arc_refinery.refining.domains.arc.prompt_files import prompts_in
 from arc_refinery.refining.domains.arc.records import Attempt
 
@@ -96,11 +96,9 @@ def test_the_published_command_for_sampling() -> None:
     stage = cli.parse(["sample", *words(SAMPLE)])
     assert (stage.n_predictions, stage.batch_size, stage.use_data_augmentation) == (8, 8, True)
     assert (stage.dataset_path, stage.output) == (Path("data/dataset_10k_part1.json.gz"), Path("data/part1"))
-    assert stage.test_inputs == "one"
     # the script's defaults, except for the folder of its model
     assert stage.model_path == "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
     assert (stage.max_model_len, stage.max_output_tokens, stage.lora_path) == (9700, 1024, None)
-    assert (stage.shard, stage.n_shards) == (0, 1)  # the whole data set
 
 
 def test_the_published_command_for_evaluating_a_checkpoint() -> None:
@@ -118,7 +116,7 @@ def test_the_published_command_for_evaluating_a_checkpoint() -> None:
 )
 def test_the_published_commands_for_training(line: str, data_set: str, settings: dict[str, Any]) -> None:
     stage = cli.parse(["train", *words(line)])
-    assert dict_of(stage.training) == SCRIPT | settings | {
+    assert dict_of(stage) == SCRIPT | settings | {
         "beta": 0.02,
         "rewards": ({"reward": "arc-v2-no-pixel-score", "weight": 1.0},),
         "num_generations": 32,
@@ -129,28 +127,15 @@ def test_the_published_commands_for_training(line: str, data_set: str, settings:
         "scale_rewards": "batch",
         "warmup_ratio": 0.01,
     }
-    assert (stage.lora.lora_r, stage.lora.load_in_4bit) == (1, False)
-    assert (stage.lengths.max_seq_length, stage.lengths.max_completion_length) == (9700, 1024)
-    assert (stage.training.gpu_memory_utilization, stage.training.n_jobs, stage.model_path) == (0.3, 20, MODEL)
-    assert (stage.dataset_path, stage.output) == ((Path("data", data_set),), Path("data/lr4e-6_r1"))
+    assert (stage.lora_r, stage.load_in_4bit) == (1, False)
+    assert (stage.max_seq_length, stage.max_completion_length) == (9700, 1024)
+    assert (stage.gpu_memory_utilization, stage.n_jobs, stage.model_path) == (0.3, 20, MODEL)
+    assert (stage.dataset_path, stage.output) == (Path("data", data_set), Path("data/lr4e-6_r1"))
 
 
 def test_the_published_name_of_the_memory_limit_works_with_underscores_and_an_equals_sign() -> None:
     stage = cli.parse(["train", *words(DEBUG), "--code_execution_memory_limit_mb=2048"])
-    assert stage.sandbox.memory_mb == 2048
-
-
-def test_further_keywords_of_trl_are_names_and_values() -> None:
-    trl = ["--trl", "top_entropy_quantile", "0.2", "log_completions", "True"]
-    stage = cli.parse(["train", *words(DEBUG), *trl])
-    assert stage.training.trl == {"top_entropy_quantile": 0.2, "log_completions": True}
-
-
-def test_a_wrong_keyword_of_trl_ends_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        cli.parse(["train", *words(DEBUG), "--trl", "top_entropie_quantile", "0.2"])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "--trl: top_entropie_quantile is not a keyword of GRPOConfig" in line
+    assert stage.sections["sandbox"].memory_mb == 2048
 
 
 def test_a_wrong_reward_is_named_with_those_that_are_known(capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,15 +147,15 @@ def test_a_wrong_reward_is_named_with_those_that_are_known(capsys: pytest.Captur
 
 def test_the_published_command_for_a_try_takes_the_scripts_defaults() -> None:
     stage = cli.parse(["train", *words(DEBUG)])
-    assert dict_of(stage.training) == SCRIPT | {"epochs": 1}
-    assert stage.lora.lora_r == 16
+    assert dict_of(stage) == SCRIPT | {"epochs": 1}
+    assert stage.lora_r == 16
     assert stage.model_path == "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
-    assert (stage.lengths.max_seq_length, stage.lengths.max_completion_length) == (2048, 1024)
-    assert (stage.use_data_augmentation, stage.test_inputs) == (True, "one")
+    assert (stage.max_seq_length, stage.max_completion_length) == (2048, 1024)
+    assert stage.use_data_augmentation
 
 
-def dict_of(training: Grpo) -> dict[str, Any]:
-    return training.model_dump(include=set(SCRIPT))
+def dict_of(stage: Any) -> Any:
+    return stage.sections["grpo"].model_dump(include=set(SCRIPT))
 
 
 PAIRS = [{"input": [[1] * 3] * 3, "output": [[2] * 3] * 3}, {"input": [[3] * 2], "output": [[3] * 2]}]

@@ -12,15 +12,13 @@ from unittest.mock import MagicMock
 import pytest
 import tyro
 from checkout import ROOT, SMALL, TOOLS
-from experiments import REFINING, TOOL_USE, Changes, contents, put, refining_commands, settings, tool_use_commands
+from experiments import REFINING, TOOL_USE, Changes, contents, put, refining_jobs, settings, tool_use_jobs
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from arc_refinery import cli
+from arc_refinery import cli, jobs
 from arc_refinery.cli.parsing import rules_for
-from arc_refinery.commands import stages
 from arc_refinery.config import (
-    KINDS,
     REPORT,
     TUNING,
     ConfigError,
@@ -36,8 +34,8 @@ from arc_refinery.config import (
 )
 from arc_refinery.config import validate_experiment as validate
 from arc_refinery.refining import inputs as refining_inputs
+from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.domains.arc import stages as arc_stages
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.sampling import library_arguments
 from arc_refinery.tool_use import inputs as tool_inputs
@@ -66,8 +64,9 @@ VALUES: dict[str, list[Any]] = {
 # Keys that no job is given, and the files that read them
 READ_BY = {
     "kind": ["Snakefile"],
-    "domain": ["workflow/arc_refinery/refining/stages.py"],
+    "domain": ["workflow/arc_refinery/jobs.py"],
     "compare": ["workflow/arc_refinery/config/inputs.py"],
+    "template_rows.min_share": ["rules/wording.smk"],
     "training.evaluated_tasks": ["workflow/arc_refinery/refining/inputs.py"],
     "data.train.shards": ["workflow/arc_refinery/tool_use/config/experiment.py"],  # refused: nothing is split there
     "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
@@ -85,38 +84,35 @@ READ_BY = {
 }
 
 
-class Commands(NamedTuple):
-    """Commands of an experiment and their words."""
+class Planned(NamedTuple):
+    """The jobs of an experiment by name, and what else its rules know."""
 
-    jobs: dict[str, Command]  # by stage
-    params: dict[str, list[str]]
-    tuning: dict[str, list[str]]
+    settings: dict[str, str]
+    tuning: dict[str, str]
     beside: dict[str, Any]
 
 
-def commands_of(experiment: Experiment) -> Commands:
-    jobs: dict[str, Command]
+def planned(experiment: Experiment) -> Planned:
     if isinstance(experiment, ArcExperiment):
-        jobs, sets = refining_commands(experiment), [*experiment.set_names, *experiment.part_names]
+        named, sets = refining_jobs(experiment), [*experiment.set_names, *experiment.part_names]
         read = {
             name: refining_inputs.adapter(experiment, name.split()[1], name.split()[2])
-            for name in jobs
+            for name in named
             if "sample" in name
         }
-        jobs |= {"wording": arc_stages.wording(experiment)} if experiment.template_rows else {}
+        named |= {"overlap": refining.overlap(experiment)}
     else:
         assert isinstance(experiment, ToolUse)
-        jobs, sets = tool_use_commands(experiment), experiment.set_names
+        named, sets = tool_use_jobs(experiment), experiment.set_names
         read = {arm.name: tool_inputs.arm_adapter(experiment, arm.name) for arm in experiment.arms}
-    jobs |= {f"job of {name}": stages.training_job(experiment, name) for name in experiment.runs}
-    jobs |= {f"fetch {download.path}": stages.fetch(experiment, download.path) for download in experiment.downloads}
+    named |= {f"fetch {download.path}": jobs.fetch(experiment, download.path) for download in experiment.downloads}
     beside = {
         "shards": [experiment.n_shards(name) for name in sets],
         "adapters": (experiment.adapters, experiment.kept_adapters, read),
         "training": getattr(experiment, "training_tasks", []),
     }
-    params, tuning = ({name: job.words(is_tuning) for name, job in jobs.items()} for is_tuning in (False, True))
-    return Commands(jobs, params, tuning, beside)
+    settings, tuning = ({name: job[part] for name, job in named.items()} for part in (0, 1))
+    return Planned(settings, tuning, beside)
 
 
 def others(annotation: Any, value: Any) -> Iterator[Any]:
@@ -159,7 +155,7 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
     places, with_effect, sections, against_its_mark = set(), set(), set(), set()
     for content in contents(base, variants):
         before = validate(deepcopy(content), base)
-        commands_before = commands_of(before)
+        planned_before = planned(before)
         for place, field, value in settings(before):
             key = re.sub(r"^data\.\w+\.tools\.", "tools.", re.sub(r"\.\d+\b", "", place))
             places.add(key)
@@ -167,11 +163,12 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
             if key in with_effect:
                 continue
             for after in changes_of(content, place, field, before, value):
-                commands_after = commands_of(after)
-                if commands_before[1:] == commands_after[1:]:
+                planned_after = planned(after)
+                if planned_before == planned_after:
                     continue
                 with_effect.add(key)
-                if commands_before.params != commands_after.params and not {TUNING, REPORT}.isdisjoint(field.metadata):
+                changes_result = planned_before.settings != planned_after.settings
+                if changes_result and not {TUNING, REPORT}.isdisjoint(field.metadata):
                     against_its_mark.add(key)
                 break
     assert against_its_mark == set()
@@ -196,7 +193,7 @@ READ_IN_TRAINING = {
     "kv_cache_gb": "training/colocated.py",
     "max_failed": "tool_use/training/environment.py",
     "n_heldout": "training/callbacks.py",
-    "n_jobs": "refining/commands/training.py",
+    "n_jobs": "refining/stages/training.py",
     "n_turns": "refining/environment.py",
     "refill": "refining/environment.py",
     "rewards": "refining/environment.py",
@@ -254,12 +251,8 @@ def test_a_key_of_an_adapter_reaches_peft():
 
 # options of the command line
 
+PUBLISHED = ("sample", "train")  # whose flags are those of other scripts: test_published_commands.py
 TEXTS = ("rules/*.smk", "docs/*.md", "README.md", "config/README.md", "tests/gpu/README.md")
-
-
-def commands_of_variants(base: str, variants: dict[str, Changes]) -> Iterator[Commands]:
-    for variant in contents(base, variants):
-        yield commands_of(validate(variant, base))
 
 
 def options(command: str) -> set[str]:
@@ -274,12 +267,8 @@ def options(command: str) -> set[str]:
 def test_every_option_is_used_by_a_rule_or_explained_in_a_document():
     texts = [path.read_text() for pattern in TEXTS for path in ROOT.glob(pattern)]
     used = {option for text in texts for option in re.findall(r"--[a-z][\w.-]*", text)}
-    for variant in (*commands_of_variants(SMALL, REFINING), *commands_of_variants(TOOLS, TOOL_USE)):
-        used |= {option for job in variant.jobs.values() for option in flag_names(type(job), job.model_fields_set)}
-    commands = [
-        *(name for name in cli.COMMANDS if not name.startswith("dev ")),
-        *(f"train --kind {kind}" for kind in KINDS),
-    ]
+    used |= {"--version"}  # of ARC: a key of the config, explained there
+    commands = [name for name in cli.COMMANDS if not name.startswith("dev ") and name not in PUBLISHED]
     assert {name: unused for name in commands if (unused := options(name) - used)} == {}
 
 

@@ -1,20 +1,19 @@
-"""Settings of stages: a changed setting changes the `params` of exactly the stages whose results it changes."""
+"""Settings of jobs: a changed setting changes the `params` of exactly the jobs whose results it changes."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import yaml
 from checkout import ROOT, SMALL, TOOLS
-from experiments import REFINING, TOOL_USE, contents, refining_commands, tool_use_commands
-from pydantic import BaseModel, Field, ValidationError
+from experiments import refining_jobs, tool_use_jobs
+from pydantic import BaseModel
 
-from arc_refinery import config
-from arc_refinery.cli.parsing import read
-from arc_refinery.commands import stages
+from arc_refinery import config, jobs
 from arc_refinery.config import (
     EVALUATION,
     PROMPTS,
@@ -28,13 +27,13 @@ from arc_refinery.config import (
     marked,
     validate_experiment,
 )
-from arc_refinery.config.base import Strict
+from arc_refinery.jobs import Job
 from arc_refinery.refining import inputs as refining_inputs
-from arc_refinery.refining import stages as refining
+from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Grpo, PromptedModel, Sampling, Sft
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
-from arc_refinery.tool_use import stages as tool_use
+from arc_refinery.tool_use import jobs as tool_use
 from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
@@ -76,17 +75,17 @@ REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn
 Change = Callable[[dict[str, Any]], Any]
 
 
-def changed(config_file: str, change: Change, commands: Callable[[Any], dict[str, Command]]) -> set[str]:
-    """The jobs that a change of a config gives other `params`, or to others."""
+def changed(config_file: str, change: Change, planned: Callable[[Any], dict[str, Job]]) -> set[str]:
+    """The jobs that a change of a config gives other settings, or to others."""
     content = yaml.safe_load((ROOT / config_file).read_text())
-    before = commands(validate_experiment(content, "before.yaml"))
+    before = planned(validate_experiment(content, "before.yaml"))
     change(content)
-    after = commands(validate_experiment(content, "after.yaml"))
-    return {job for job in before.keys() | after.keys() if _flags(before, job) != _flags(after, job)}
+    after = planned(validate_experiment(content, "after.yaml"))
+    return {name for name in before.keys() | after.keys() if _settings(before, name) != _settings(after, name)}
 
 
-def _flags(jobs: dict[str, Command], job: str) -> str | None:
-    return jobs[job].flags() if job in jobs else None
+def _settings(planned: dict[str, Job], name: str) -> str | None:
+    return planned[name].settings if name in planned else None
 
 
 @pytest.mark.parametrize(
@@ -134,7 +133,7 @@ def _flags(jobs: dict[str, Command], job: str) -> str | None:
     ],
 )
 def test_a_setting_of_refining_changes_its_stages(change: Change, expected: set[str]) -> None:
-    assert changed(SMALL, change, refining_commands) == expected
+    assert changed(SMALL, change, refining_jobs) == expected
 
 
 SUMS = {"episodes sums untrained", "episodes sums trained"}
@@ -170,7 +169,7 @@ EPISODES = SUMS | {"episodes programs untrained", "episodes programs trained"}
     ],
 )
 def test_a_setting_of_tool_use_changes_its_stages(change: Change, expected: set[str]) -> None:
-    assert changed(TOOLS, change, tool_use_commands) == expected
+    assert changed(TOOLS, change, tool_use_jobs) == expected
 
 
 def test_what_changes_no_result_is_given_beside() -> None:
@@ -178,18 +177,23 @@ def test_what_changes_no_result_is_given_beside() -> None:
     content["training"]["grpo"] |= {"n_jobs": 2, "gpu_memory_utilization": 0.5}
     content["model"]["gpu_memory_utilization"] = 0.7
     experiment = validate_experiment(content, "mine.yaml", ArcExperiment)
-    assert refining.sample(experiment, "heldout", "turn1").flags(tuning=True) == "--gpu-memory-utilization 0.7"
-    assert stages.sft(experiment, "sft").flags(tuning=True) == "--save-steps 2"
-    assert refining.train(experiment, "trained").flags(tuning=True) == (
-        "--n-jobs 2 --gpu-memory-utilization 0.5 --no-sleep-mode --report-to tensorboard"
-    )
+    of_vllm = {"gpu_memory_utilization": 0.7, "kv_cache_gb": None}
+    assert tuning_of(refining.sample(experiment, "heldout", "turn1")) == {"model": of_vllm}
+    assert tuning_of(jobs.sft(experiment, "sft")) == {"sft": {"save_steps": 2}}
+    assert tuning_of(jobs.train(experiment, "trained"))["grpo"] == of_vllm | {
+        "n_jobs": 2, "gpu_memory_utilization": 0.5, "sleep_mode": False, "report_to": ["tensorboard"]
+    }  # fmt: skip
     episodes = validate_experiment(
         yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", ToolUse
     )
-    job = tool_use.episodes(episodes, "sums", "trained")
-    assert job.flags(tuning=True) == "--gpu-memory-utilization 0.9 --n-jobs 2"
+    sampled = tool_use.episodes(episodes, "sums", "trained")
+    assert tuning_of(sampled) == {"n_jobs": 2, "model": of_vllm | {"gpu_memory_utilization": 0.9}}
     demonstrations = refining.demonstrations(experiment, "part1")
-    assert demonstrations.flags(tuning=True) == "--n-shards 1 --shards-per-grading-job 1 --tasks-per-batch 1"
+    assert tuning_of(demonstrations) == {"n_shards": 1, "shards_per_grading_job": 1, "tasks_per_batch": 1}
+
+
+def tuning_of(job: Job) -> Any:
+    return json.loads(job.tuning)
 
 
 def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> None:
@@ -199,76 +203,10 @@ def test_only_what_plays_with_read_file_is_given_the_files(tmp_path: Path) -> No
     content["tools"] = ["calculator", "read_file"]
     content["data"]["files"] = str(tmp_path)
     content["evaluation"]["arms"].append({"name": "plain", "tools": False})
-    commands = tool_use_commands(experiment := validate_experiment(content, "mine.yaml", ToolUse))
-    assert {job for job, stage in commands.items() if "--files" in stage.words()} == EPISODES | {"train trained"}
+    planned = tool_use_jobs(experiment := validate_experiment(content, "mine.yaml", ToolUse))
+    given = {name for name, job in planned.items() if json.loads(job.settings).get("files")}
+    assert given == EPISODES | {"train trained"}
     assert tool_inputs.files_to_read(experiment) == [str(tmp_path / "sums-0/a.txt")]
-
-
-# command lines
-
-
-class Small(Strict):
-    lora_r: int = 1
-    is_on: Annotated[bool, TUNING] = False
-    tools: tuple[str, ...] = ()
-    hidden: Annotated[int, REPORT] = 1
-
-
-class Job(Command):
-    dataset_path: RulePath = NEEDED
-    name: str = ""
-    colors: tuple[str, ...] | None = None
-    load_in_4bit: bool = False
-    aliases: dict[str, str] = Field(default_factory=dict)
-    flat: Annotated[Small, FLAT, Without(REPORT)] = Small()
-    guard: Small = Small()
-
-
-@pytest.mark.parametrize(
-    ("job", "flags", "tuning"),
-    [
-        (Job(), "", ""),
-        (Job(name="", colors=None, load_in_4bit=False), "--no-load-in-4bit", ""),
-        (Job(dataset_path=Path("a"), load_in_4bit=True), "--load-in-4bit", ""),
-        (Job(colors=("black", "dark red")), "--colors black 'dark red'", ""),
-        (Job(aliases={"sums": "additions"}), "--aliases sums additions", ""),
-        (Job(flat=Small(tools=("a", "b"))), "--lora-r 1 --tools a b", "--no-is-on"),
-        (Job(guard=Small(is_on=True)), "--guard.lora-r 1 --guard.tools --guard.hidden 1", "--guard.is-on"),
-    ],
-)
-def test_a_command_gives_the_flags_that_were_set(job: Job, flags: str, tuning: str) -> None:
-    assert (job.flags(), job.flags(tuning=True)) == (flags, tuning)
-    words = [*job.words(), *job.words(tuning=True), "--dataset-path", "a"]
-    typed = read(Job, words, "job")
-    assert typed.model_copy(update={"dataset_path": job.dataset_path}) == job
-
-
-def test_a_field_that_a_command_lacks_is_no_setting_of_a_stage() -> None:
-    with pytest.raises(ValidationError, match="nmae"):
-        Job.model_validate({"nmae": "a"})
-
-
-def words_of_rules(job: Command) -> list[str]:
-    """The flags without which a command cannot be typed."""
-    fields = type(job).model_fields.items()
-    return [word for name, field in fields if field.default is NEEDED for word in (flag_of(name), "given")]
-
-
-@pytest.mark.parametrize(("base", "variants"), [(SMALL, REFINING), (TOOLS, TOOL_USE)], ids=["refining", "tool use"])
-@pytest.mark.slow
-def test_a_job_reads_back_what_its_stage_was_given(base: str, variants: dict[str, Any]) -> None:
-    for content in contents(base, variants):
-        experiment = validate_experiment(content, base)
-        if isinstance(experiment, ArcExperiment):
-            jobs = refining_commands(experiment)
-        else:
-            assert isinstance(experiment, ToolUse)
-            jobs = tool_use_commands(experiment)
-        for job in jobs.values():
-            typed = read(type(job), [*job.words(), *job.words(tuning=True), *words_of_rules(job)], "job")
-            unset = type(job).model_fields.keys() - job.model_fields_set
-            assert flag_words(typed, tuning=False, without=unset) == job.words()
-            assert flag_words(typed, tuning=True, without=unset) == job.words(tuning=True)
 
 
 # inputs
@@ -296,7 +234,7 @@ def test_refining_reads_all_shards_of_the_turn_before() -> None:
 # the modules
 
 
-MODULES = ("config.flags", "commands.stages", "refining.stages", "tool_use.stages")
+MODULES = ("jobs", "refining.jobs", "tool_use.jobs")
 
 
 def test_planning_loads_no_heavy_library() -> None:

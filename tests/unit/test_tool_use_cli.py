@@ -35,7 +35,7 @@ SUMS = {"form": "gsm8k", "source": "generator", "n_questions": 1}
 def questions(rows: dict[str, Any], name: str = "a", **flags: Any) -> list[str]:
     """The words of a job that makes a set."""
     settings = {"kind": "tool-use", "questions": {"name": name} | rows, "sandbox": {}}
-    return words_of("questions", settings, **{"split": "train", "output": name} | flags)[1:]
+    return words_of("questions", settings, **{"split": "train", "output": name} | flags)
 
 
 def job(stage: str, changes: dict[str, Any] | None = None, **flags: Any) -> list[str]:
@@ -43,7 +43,7 @@ def job(stage: str, changes: dict[str, Any] | None = None, **flags: Any) -> list
     files = {"data" if stage == "train" else "questions": "sums.parquet", "output": "a"} | flags
     if stage == "train":
         files |= {name: f"a.{name}" for name in ("checkpoints", "measurements", "tensorboard")}
-    return words_of(stage, JOBS[stage] | (changes or {}), **files)[1:]
+    return words_of(stage, JOBS[stage] | (changes or {}), **files)
 
 
 def tools(*words: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import colocated
 import pytest
 import vllm_cpu
 from checkout import TINY
+from experiments import Changes
 from vllm_cpu import needs_vllm
 
 WRITE_COMPLETIONS = """
@@ -77,9 +78,10 @@ def steps_in(folder: Path) -> list[dict[str, float]]:
     return [entry for entry in map(json.loads, lines) if "reward" in entry]
 
 
-def train(folder: Path, *flags: str, patch: str = "") -> subprocess.CompletedProcess[str]:
+def train(folder: Path, changes: Changes | None = None, patch: str = "") -> subprocess.CompletedProcess[str]:
     """Three steps, each with a checkpoint."""
-    return run([*colocated.train(folder), "--save-steps", "1", *flags], WRITE_COMPLETIONS.format(folder=folder) + patch)
+    words = colocated.train(folder, {"grpo.save_steps": 1} | (changes or {}))
+    return run(words, WRITE_COMPLETIONS.format(folder=folder) + patch)
 
 
 @pytest.fixture(scope="module")
@@ -109,8 +111,8 @@ def test_two_seeds_sample_different_completions_and_the_gap_is_logged_without_a_
     trained: Path, tmp_path: Path
 ):
     """The first step's completions: the model, the prompt and the adapter, which changes nothing yet, are equal."""
-    uncorrected = ["--no-importance-sampling-correction", "--top-p", "1"]
-    done = train(tmp_path, "--seed", "1", "--max-steps", "2", "--save-steps", "2", *uncorrected)
+    changes = {"seed": 1, "grpo.max_steps": 2, "grpo.save_steps": 2}
+    done = train(tmp_path, changes | {"grpo.importance_sampling_correction": False, "grpo.top_p": 1})
     assert done.returncode == 0, done.stderr[-3000:]
     assert all(
         completion != other
@@ -160,7 +162,7 @@ print("found", torch.cat(kept).float().mean().item(), (logprobs() - before).abs(
 
 
 def test_vllm_samples_both_turns_of_on_policy_episodes(tmp_path: Path):
-    done = train(tmp_path, "--rollout", "on-policy", "--frequency-penalty", "0.1")
+    done = train(tmp_path, {"grpo.rollout": "on-policy", "grpo.frequency_penalty": 0.1})
     assert done.returncode == 0, done.stderr[-3000:]
     assert "sampler check" in done.stderr
     assert len(steps_in(tmp_path)) == 3
@@ -169,9 +171,10 @@ def test_vllm_samples_both_turns_of_on_policy_episodes(tmp_path: Path):
 
 def test_the_correction_leaves_long_completions_their_gradient(tmp_path: Path, endless: str):
     """vLLM's log-probabilities come after top_p, the trainer's do not: a little a token, much over a completion."""
-    flags = "--temperature 1 --top-p 0.95 --repetition-penalty 1 --no-mask-truncated-completions"
-    flags += " --max-completion-length 100 --max-seq-length 600 --max-steps 1"
-    done = run([*colocated.train(tmp_path), *flags.split(), "--model-path", endless])
+    grpo = {"temperature": 1, "top_p": 0.95, "repetition_penalty": 1, "mask_truncated_completions": False}
+    changes: Changes = {f"grpo.{name}": value for name, value in (grpo | {"max_steps": 1}).items()}
+    changes |= {"lengths": {"max_completion_length": 100, "max_seq_length": 600}}
+    done = run(colocated.train(tmp_path, changes | {"model.path": endless, "model.window": 600}))
     assert done.returncode == 0, done.stderr[-3000:]
     (step,) = steps_in(tmp_path)
     n_tokens = step["completions/mean_length"]
@@ -190,7 +193,7 @@ def test_a_sampler_that_never_gets_the_weights_stops_the_training(tmp_path: Path
 
 def test_each_of_two_processes_samples_completions_of_its_own(tmp_path: Path):
     done = run(
-        [*colocated.train(tmp_path), "--n-processes", "2", "--gradient-accumulation-steps", "2"],
+        colocated.train(tmp_path, {"grpo.n_processes": 2, "grpo.gradient_accumulation_steps": 2}),
         patch=WRITE_COMPLETIONS.format(folder=tmp_path),
     )
     assert done.returncode == 0, done.stderr[-3000:]

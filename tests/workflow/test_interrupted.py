@@ -71,7 +71,7 @@ def words(process: psutil.Process) -> list[str]:
 def test_ctrl_c_twice_kills_the_jobs_and_ends_in_order(
     stop: Callable[[str, str], processes.Running], fresh: Checkout, tmp_path: Path
 ):
-    run, output = stop(TASKS, "arc-refinery tasks evaluation"), tmp_path / "output"
+    run, output = stop(TASKS, "arc-refinery stage evaluation_tasks"), tmp_path / "output"
     jobs = started_by(run)
     run.send_signal(signal.SIGINT)
     while "Terminating processes on user request" not in output.read_text():
@@ -99,4 +99,4 @@ def test_a_failed_run_ends_with_the_reason(fresh: Checkout, quiet: list[str]):
     assert "heldout" in job and "arc-refinery: " in reason and ATTEMPTS in reason
     assert log.split()[-1] == "logs/small/heldout/turn1/sample-000.log"
     assert "the same command continues" in last
-    assert "arc-refinery sample" not in done.stderr  # no shell commands
+    assert "arc-refinery stage" not in done.stderr  # no shell commands

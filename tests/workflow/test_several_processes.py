@@ -9,6 +9,7 @@ from typing import Any
 import processes
 import pytest
 from checkout import ROOT, TINY, MadeOnce, contents, is_whole
+from experiments import Changes, do, words_of
 
 from arc_refinery import records
 from arc_refinery.training.log import Choice, HeldoutResult, read_lines
@@ -16,12 +17,30 @@ from arc_refinery.training.samples import TrainingSample
 
 pytestmark = [pytest.mark.training]
 
-SETTINGS = (
-    "--learning-rate 1e-3 --lora-r 8 --lora-alpha 16 --max-grad-norm 1 --repetition-penalty 1 --num-generations 4 "
-    "--prompts-per-step 2 --gradient-accumulation-steps 4 --loss-type grpo --beta 0.02 --n-heldout 2 --max-steps 5 "
-    "--save-steps 2 --max-completion-length 48 --max-seq-length 1024 --report-to"
-)
-TWO = ("--n-processes", "2")
+MODEL = {"path": TINY, "template": "compact", "window": 1024}
+SETTINGS: Changes = {
+    "model": MODEL,
+    "lora": {"lora_r": 8, "lora_alpha": 16},
+    "lengths": {"max_completion_length": 48, "max_seq_length": 1024},
+    "guard": {},
+    "refinement": {},
+    "sandbox": {},
+}
+GRPO: Changes = {
+    "learning_rate": 1e-3,
+    "max_grad_norm": 1,
+    "repetition_penalty": 1,
+    "num_generations": 4,
+    "prompts_per_step": 2,
+    "gradient_accumulation_steps": 4,
+    "loss_type": "grpo",
+    "beta": 0.02,
+    "n_heldout": 2,
+    "max_steps": 5,
+    "save_steps": 2,
+    "report_to": [],
+    "rewards": ["arc-v1"],
+}
 
 # The command after this text; one of its processes fails in the second step
 FAILING = """
@@ -55,24 +74,25 @@ main()
 
 
 @pytest.fixture(scope="module")
-def tasks(made_once: MadeOnce) -> Path:
-    """Eight generated tasks: three steps per epoch, and two held-out prompts."""
-    folder = made_once("tasks of several processes", make_tasks)
-    return folder / "tasks.parquet"
+def prompts(made_once: MadeOnce) -> Path:
+    """Of eight generated tasks: three steps per epoch, and two that are held out."""
+    folder = made_once("prompts of several processes", make_prompts)
+    return folder / "prompts.parquet"
 
 
-def make_tasks(folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    flags = ["--name", "few", "--source", "generator", "--n-tasks", "8", "--seed", "3", "--max-side", "6"]
-    output = str(folder / "tasks.parquet")
-    done = processes.run(["arc-refinery", "tasks", "evaluation", *flags, "--output", output], ROOT)
-    assert done.returncode == 0, done.stderr
+def make_prompts(folder: Path) -> None:
+    tasks, difficulty = folder / "tasks.parquet", {"max_side": 6}
+    task_set = {"name": "few", "source": "generator", "n_tasks": 8, "seed": 3} | difficulty
+    do("evaluation_tasks", {"task_set": task_set, "sandbox": {}}, output=tasks)
+    sampling = {"n_predictions": 1, "batch_size": 1, "test_inputs": "one", "max_output_tokens": 48}
+    settings = {"model": MODEL, "sampling": sampling, "branch": "training"}
+    do("first_prompts", settings, tasks=tasks, output=folder / "prompts.parquet")
 
 
-def training(tasks: Path, output: Path, *flags: str) -> list[str]:
-    command = ["arc-refinery", "train", "--model-path", TINY, "--template", "compact", "--dataset-path", str(tasks)]
-    paths = ["--output", str(output), "--checkpoints", f"{output}.checkpoints"]
-    return [*command, *SETTINGS.split(), *paths, *flags]
+def training(prompts: Path, output: Path, n_processes: int = 1) -> list[str]:
+    settings = SETTINGS | {"grpo": GRPO | {"n_processes": n_processes}}
+    beside = {name: f"{output}.{name}" for name in ("checkpoints", "measurements", "tensorboard")}
+    return ["arc-refinery", *words_of("train", settings, data=prompts, output=output, **beside)]
 
 
 def run(command: list[str]) -> str:
@@ -86,10 +106,10 @@ def kinds_of(folder: Path) -> tuple[list[Any], ...]:
     return tuple([line for line in lines if isinstance(line, kind)] for kind in (dict, HeldoutResult, Choice))
 
 
-def test_two_processes_share_a_step_also_when_interrupted(tasks: Path, tmp_path: Path):
+def test_two_processes_share_a_step_also_when_interrupted(prompts: Path, tmp_path: Path):
     alone, two, interrupted = (tmp_path / name for name in ("alone", "two", "interrupted"))
-    run(training(tasks, alone))
-    log = run([sys.executable, "-c", REHEARSING, *training(tasks, two, *TWO)[1:]])
+    run(training(prompts, alone))
+    log = run([sys.executable, "-c", REHEARSING, *training(prompts, two, 2)[1:]])
     assert log.count("step 3 of 5: reward") == 1, "one process logs"
     assert log.count("rehearsed 2 rows of up to 1,024 tokens") == 2
 
@@ -106,7 +126,7 @@ def test_two_processes_share_a_step_also_when_interrupted(tasks: Path, tmp_path:
             assert len({sample.name for sample in group}) == 1
             assert sum(sample.advantages[0] for sample in group) == pytest.approx(0, abs=1e-3)
 
-    command, checkpoints = training(tasks, interrupted, *TWO), Path(f"{interrupted}.checkpoints")
+    command, checkpoints = training(prompts, interrupted, 2), Path(f"{interrupted}.checkpoints")
     output = tmp_path / "output"
     terminated = processes.start(command, ROOT, output, output)
     wait_for(checkpoints / "checkpoint-2/trainer_state.json", terminated, output)
@@ -125,8 +145,8 @@ def wait_for(state: Path, run: processes.Running, output: Path) -> None:
         time.sleep(0.01)
 
 
-def test_a_process_that_fails_ends_all_with_its_message(tasks: Path, tmp_path: Path):
-    command = training(tasks, tmp_path / "failed", *TWO)
+def test_a_process_that_fails_ends_all_with_its_message(prompts: Path, tmp_path: Path):
+    command = training(prompts, tmp_path / "failed", 2)
     done = processes.run([sys.executable, "-c", FAILING, *command[1:]], ROOT)
     assert done.returncode == 1, done.stderr
     assert "arc-refinery: the second process cannot continue" in done.stderr.splitlines()

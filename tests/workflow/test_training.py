@@ -65,7 +65,7 @@ def training(
     **grpo: Any,
 ) -> list[str]:
     """The command of a job on a part's prompts, with changed settings and changed keys of `grpo`."""
-    return words_of(
+    words = words_of(
         "train",
         SETTINGS | {"grpo": GRPO | grpo} | (settings or {}),
         data=[f"results/small/part{part}/{prompts}" for part in (1, 2)],
@@ -74,6 +74,7 @@ def training(
         output=output,
         **{name: f"{output}.{name}" for name in ("checkpoints", "measurements", "tensorboard")},
     )
+    return ["arc-refinery", *words]
 
 
 def run(checkout: Checkout, command: list[str]) -> str:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import processes
 import psutil
@@ -13,14 +14,19 @@ import pytest
 import vllm_cpu
 from adapters import make_adapter
 from checkout import ROOT, TINY, TINY_TOOLS
+from experiments import words_of
+from factories import first_turns
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from vllm_cpu import environment, needs_vllm, server
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.refining.domains.arc.records import Attempt
+from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.prompts import load_template
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
+from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.shard import progress_path
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of
@@ -31,25 +37,38 @@ pytestmark = [pytest.mark.model, needs_vllm]
 
 
 @pytest.fixture(scope="module")
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tasks") / "tasks.parquet"
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> list[Task]:
     names = [line for line in TASKS.read_text().splitlines() if line and not line.startswith("#")][:24]
-    records.write(path, Task, arckit_tasks("arcagi", "training", names), 0, {})
-    return path
+    return list(arckit_tasks("arcagi", "training", names))
 
 
-def command(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[str]:
-    settings = ["--backend", backend, "--base-model-path", model, "--template", "compact", "--max-model-len", 1024]
-    settings += ["--max-output-tokens", 32, "--dataset-path", tasks, "--output", folder, *flags]
-    return ["arc-refinery", "sample", *map(str, settings)]
+def command(
+    folder: Path,
+    tasks: list[Task],
+    backend: str,
+    n_predictions: int,
+    temperature: float = 1.0,
+    model: str = TINY,
+    **flags: Any,
+) -> list[str]:
+    """The job that samples; its prompts are written first."""
+    sampling = Sampling(n_predictions=n_predictions, batch_size=n_predictions, test_inputs="one", max_output_tokens=32)
+    prompts = first_turns(tasks, n_predictions, sampling, load_template("compact"), Renderer(model))
+    records.write(folder / "prompts.parquet", Prompt, prompts, 0, {})
+    settings = {
+        "model": {"path": model, "window": 1024, "dtype": "float32", "backend": backend},
+        "sampling": {"max_output_tokens": 32, "temperature": temperature, "top_p": 0.95},
+    }
+    paths = {"prompts": folder / "prompts.parquet", "output": folder / "000.parquet"}
+    return ["arc-refinery", *words_of("sample", settings, **paths, **flags)]
 
 
 def run(words: list[str], backend: str) -> subprocess.CompletedProcess[str]:
     return vllm_cpu.run(words) if backend == "vllm" else processes.run(words, ROOT)
 
 
-def sample(folder: Path, tasks: Path, backend: str, *flags: object, model: str = TINY) -> list[Attempt]:
-    done = run(command(folder, tasks, backend, *flags, model=model), backend)
+def sample(folder: Path, tasks: list[Task], backend: str, n_predictions: int, **more: Any) -> list[Attempt]:
+    done = run(command(folder, tasks, backend, n_predictions, **more), backend)
     assert done.returncode == 0, done.stderr[-3000:]
     return list(records.read(folder / "000.parquet", Attempt))
 
@@ -78,25 +97,26 @@ def eager(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("adapted", [False, True], ids=["model alone", "with an adapter"])
 def test_both_backends_write_the_likeliest_program_token_for_token(
-    tmp_path: Path, tasks: Path, eager: str, adapted: bool
+    tmp_path: Path, tasks: list[Task], eager: str, adapted: bool
 ) -> None:
     """Also where the text would be read with a second start token: the chat template has put one there already."""
-    flags = ["--temperature", 0, "--n-predictions", 2, "--batch-size", 2, "--use-data-augmentation"]
+    more: dict[str, Any] = {"temperature": 0.0}
     if adapted:
-        flags += ["--lora-path", make_adapter(tmp_path / "adapter", TINY)]
-    ours = sample(tmp_path / "transformers", tasks, "transformers", *flags)
-    theirs = sample(tmp_path / "vllm", tasks, "vllm", *flags, model=eager)
+        more["adapter"] = make_adapter(tmp_path / "adapter", TINY)
+    ours = sample(tmp_path / "transformers", tasks, "transformers", 2, **more)
+    theirs = sample(tmp_path / "vllm", tasks, "vllm", 2, model=eager, **more)
     assert_same(ours, theirs)
     assert len({attempt.completion for attempt in ours}) > 10  # from 24 prompts
 
 
-def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(tmp_path: Path, tasks: Path) -> None:
+def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(
+    tmp_path: Path, tasks: list[Task]
+) -> None:
     # more completions than the engine is asked for at once: prompts follow as others finish
-    flags = ["--n-predictions", 8, "--batch-size", 8, "--use-data-augmentation"]
-    undisturbed = sample(tmp_path / "undisturbed", tasks, "vllm", *flags)
+    undisturbed = sample(tmp_path / "undisturbed", tasks, "vllm", 8)
     folder = tmp_path / "killed"
     progress = progress_path(folder / "000.parquet")
-    words = command(folder, tasks, "vllm", *flags)
+    words = command(folder, tasks, "vllm", 8)
     server().kill_when(words, ROOT, environment(), lambda: progress.exists() and progress.read_text().count("\n") >= 4)
     n_finished = progress.read_text().count("\n") - 1
     assert 3 <= n_finished < len(undisturbed) // 8
@@ -106,10 +126,10 @@ def test_a_killed_run_keeps_what_was_finished_and_ends_like_an_undisturbed_one(t
     assert (folder / "000.parquet").read_bytes() == (tmp_path / "undisturbed/000.parquet").read_bytes()
 
 
-def test_sigterm_ends_vllms_engine_too_where_it_has_a_process_of_its_own(tmp_path: Path, tasks: Path) -> None:
+def test_sigterm_ends_vllms_engine_too_where_it_has_a_process_of_its_own(tmp_path: Path, tasks: list[Task]) -> None:
     """As it has on a GPU, whose memory it would keep."""
     progress = progress_path(tmp_path / "000.parquet")
-    words = command(tmp_path, tasks, "vllm", "--n-predictions", 8, "--batch-size", 8)
+    words = command(tmp_path, tasks, "vllm", 8)
     output = tmp_path / "output"
     running = server().start(words, ROOT, output, output, environment(VLLM_ENABLE_V1_MULTIPROCESSING="1"))
     while running.poll() is None and (not progress.exists() or progress.read_text().count("\n") < 2):
@@ -138,19 +158,26 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
     """Turn after turn on the same ids, with calls in between."""
     questions = Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
     records.write(tmp_path / "questions.parquet", records.Question, questions_of(questions, "heldout", 0), 0, {})
-    flags = f"--dataset-path {tmp_path}/questions.parquet --model-path {TINY_TOOLS} --max-model-len 512 --dtype float32"
-    flags += " --tools calculator --max-turn-tokens 96 --max-episode-tokens 256"
-    flags += " --temperature 0 --n-predictions 1"
-    if with_adapter:
-        flags += f" --lora-path {make_adapter(tmp_path / 'adapter', TINY_TOOLS)}"
+    settings = {
+        "kind": "tool-use",
+        "generation": {"max_turn_tokens": 96, "max_episode_tokens": 256, "temperature": 0},
+        "tools": [{"tool": "calculator"}],
+        "sandbox": {},
+        "modules_of_python": False,
+        "files": None,
+        "n_predictions": 1,
+        "questions_per_batch": 1,
+    }
+    adapter = {"adapter": make_adapter(tmp_path / "adapter", TINY_TOOLS)} if with_adapter else {}
     episodes = {}
     for backend in ("vllm", "transformers"):
-        words = ["arc-refinery", "tools", "episodes", *flags.split(), "--backend", backend, "--output"]
-        done = run([*words, str(tmp_path / backend)], backend)
+        model = {"path": TINY_TOOLS, "window": 512, "dtype": "float32", "backend": backend}
+        paths = {"questions": tmp_path / "questions.parquet", "output": tmp_path / f"{backend}.parquet"} | adapter
+        done = run(["arc-refinery", *words_of("episodes", settings | {"model": model}, **paths)], backend)
         assert done.returncode == 0, done.stderr[-3000:]
         episodes[backend] = [
             (episode.completion_ids, episode.mask, episode.reward)
-            for episode in records.read(tmp_path / backend / "000.parquet", records.Episode)
+            for episode in records.read(paths["output"], records.Episode)
         ]
     assert len(episodes["vllm"]) == 16
     assert episodes["vllm"] == episodes["transformers"]

@@ -60,7 +60,10 @@ Measurements = Annotated[Path, Writes(lines, "step")]
 def run(words: Sequence[str]) -> None:
     """Do the job of a command line: `<stage> <settings> [--tuning <settings>] [--<flag> <value>...]...`."""
     if not words or {"-h", "--help"} & set(words):
-        print(usage(words[0] if words and not words[0].startswith("-") else ""))
+        name = words[0] if words and not words[0].startswith("-") else ""
+        if name and not any(name in stages_of(kind) for kind in KINDS):
+            raise InputError(f"{name} is not a stage; `arc-refinery stage --help` lists them")
+        print(usage(name))
         return
     name, *rest = words
     settings, flags = _json("its first argument", rest[:1]), _flags(rest[1:])
@@ -101,14 +104,15 @@ def validated(
 ) -> dict[str, Any]:
     """Return the arguments of a stage, of their types. Raises `InputError` with a line per fault."""
     hints, parameters = get_type_hints(stage, include_extras=True), inspect.signature(stage).parameters
-    arguments, faults = {}, []
-    for name in [*settings, *flags]:
-        if name not in parameters and name not in ("kind", "domain"):
-            faults.append(f"{flag_of(name) if name in flags else name} is not known; see --help")
+    arguments = {}
+    known_flags = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    known_settings = {"kind", "domain", *parameters} - known_flags
+    faults = [f"{name} is not known; see --help" for name in settings if name not in known_settings]
+    faults += [f"{flag_of(name)} is not known; see --help" for name in flags if name not in known_flags]
     for name, parameter in parameters.items():
-        is_flag = parameter.kind is parameter.KEYWORD_ONLY
+        is_flag = name in known_flags
         given, label = (flags, flag_of(name)) if is_flag else (settings, name)
-        if name not in given:
+        if name not in given or (is_flag and not given[name] and parameter.default is parameter.empty):
             if parameter.default is parameter.empty:
                 faults.append(f"{label} is missing; see --help")
             continue

@@ -159,6 +159,7 @@ def _run() -> None:
     end_with_snakemake()
     try:
         if words[0] == "stage":
+            _check_unicode("stage", words)
             from arc_refinery import stages
 
             stages.run(words[1:])
@@ -173,12 +174,16 @@ def _run() -> None:
 def parse(words: Sequence[str]) -> Any:
     """Return a command with its flags; exit with code 2 on a wrong command line."""
     name, flags = _command(words)
-    if unreadable := [word for word in flags if not _is_unicode(word)]:
-        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
-        sys.exit(2)
+    _check_unicode(name, flags)
     from arc_refinery.cli.parsing import read
 
     return read(load(name), flags, f"arc-refinery {name}")
+
+
+def _check_unicode(name: str, words: Sequence[str]) -> None:
+    if unreadable := [word for word in words if not _is_unicode(word)]:
+        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
+        sys.exit(2)
 
 
 def _is_unicode(word: str) -> bool:

@@ -8,12 +8,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from arc_refinery import config, stages
+from arc_refinery import config, records, stages
 from arc_refinery.cli.command import Command
+from arc_refinery.config.base import explain, faults_of
+from arc_refinery.config.rewards import function_of
 from arc_refinery.errors import InputError
-from arc_refinery.outputs import Outputs, records_file
+from arc_refinery.outputs import Output, Outputs, adapter, checkpoints, curves, flag_of, lines, records_file
+from arc_refinery.refining.config import Grpo, Sampling
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
+from arc_refinery.refining.domains.arc.config import REWARDS, Showing
+from arc_refinery.sampling.gpus import keep_gpus
 
 MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
 # Of both training scripts, and of what they leave to Unsloth 2025.9.3 and TRL 0.23.0, where ours are others
@@ -32,30 +38,24 @@ class Published(Command):
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
 
     @property
-    def has_prompts(self) -> bool:
-        from arc_refinery import records
-
-        return self.dataset_path.suffix == ".parquet" and records.kind_of(self.dataset_path) == records.Prompt.KIND
-
-    @property
-    def prompts_file(self) -> Path:
-        """Where prompts for tasks are written."""
+    def prompts_path(self) -> Path:
+        """The file that is read, or the one that prompts are written to."""
         raise NotImplementedError
 
-    def writes(self) -> Outputs:
-        """Other outputs are those of the stage, which checks them."""
-        return {"output": [] if self.has_prompts else [records_file(self.prompts_file, "prompts")]}
+    @property
+    def has_prompts(self) -> bool:
+        return self.dataset_path.suffix == ".parquet" and records.kind_of(self.dataset_path) == records.Prompt.KIND
+
+    def prompts_written(self) -> list[Output]:
+        return [] if self.has_prompts else [records_file(self.prompts_path, "prompts")]
 
     def prompts(self, n_predictions: int, batch_size: int, answer: int) -> Path:
-        """Return the file of prompts; those for tasks are written."""
-        if self.has_prompts:
-            return self.dataset_path
-        from arc_refinery import records
-        from arc_refinery.refining.config import Sampling
-        from arc_refinery.refining.domains.arc.config import Showing
+        """Return the file of prompts; those for tasks are written first."""
         from arc_refinery.refining.domains.arc.prompt_files import prompts_in
         from arc_refinery.refining.domains.arc.records import Prompt
 
+        if self.has_prompts:
+            return self.dataset_path
         sampling = Sampling(
             n_predictions=n_predictions,
             batch_size=batch_size,
@@ -63,8 +63,8 @@ class Published(Command):
         )
         shown = Showing(use_data_augmentation=self.use_data_augmentation, test_inputs="one")
         prompts = prompts_in(self.dataset_path, sampling, shown, self.template, self.model_path, seed=0)
-        records.write(self.prompts_file, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
-        return self.prompts_file
+        records.write(self.prompts_path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
+        return self.prompts_path
 
     def model(self, window: int, **more: Any) -> dict[str, Any]:
         dtype = "bfloat16" if _has_gpu() else "float32"
@@ -88,20 +88,26 @@ class Sample(Published):
     top_p: config.Mass = 0.95  # nucleus sampling: probability mass to sample from
 
     @property
-    def prompts_file(self) -> Path:
+    def prompts_path(self) -> Path:
         return self.output / "prompts.parquet"
+
+    @property
+    def attempts_path(self) -> Path:
+        return self.output / "000.parquet"
+
+    def writes(self) -> Outputs:
+        return {"output": [records_file(self.attempts_path, "attempts"), *self.prompts_written()]}
 
     def run(self) -> None:
         answer = self.max_output_tokens
-        prompts = self.prompts(self.n_predictions, self.batch_size, answer)
         backend = "vllm" if _has_gpu() and find_spec("vllm") else "transformers"
         sampling = {"temperature": self.temperature, "top_p": self.top_p, "max_output_tokens": answer}
         _do(
             "sample",
             {"model": self.model(self.max_model_len, backend=backend), "sampling": sampling},
-            prompts=prompts,
+            prompts=self.prompts(self.n_predictions, self.batch_size, answer),
             adapter=self.lora_path,
-            output=self.output / "000.parquet",
+            output=self.attempts_path,
         )
 
 
@@ -113,21 +119,21 @@ class Train(Published):
             --template compact --max-seq-length 1024 --max-completion-length 48 --max-steps 4 --output mine/trained
     """
 
-    lora_r: config.PositiveInt = 16
+    lora_r: config.PositiveInt = 16  # rank of the adapter
     load_in_4bit: bool = False  # train with the model's weights in 4 bits (GPU only)
     rewards: str = "arc-v1"  # function that scores completions
-    num_generations: config.PositiveInt = 4  # completions per prompt
-    learning_rate: config.PositiveFloat = 1e-5
+    num_generations: int = 4  # completions per prompt
+    learning_rate: config.PositiveFloat = 1e-5  # peak learning rate
     beta: float = 0.001  # weight of the KL from the start
-    max_grad_norm: config.PositiveFloat = 0.1
-    gradient_accumulation_steps: config.PositiveInt = 1
-    repetition_penalty: config.PositiveFloat = 1.0
-    epochs: config.PositiveFloat = 10.0
-    max_steps: int = -1
-    save_steps: config.PositiveInt = 100
-    warmup_ratio: config.Share = 0.1
-    mask_truncated_completions: bool = True
-    scale_rewards: str = "group"  # group, batch or none
+    max_grad_norm: config.PositiveFloat = 0.1  # the gradient is clipped to this norm
+    gradient_accumulation_steps: config.PositiveInt = 1  # passes per optimizer step
+    repetition_penalty: config.PositiveFloat = 1.0  # on repeated tokens, while sampling
+    epochs: config.PositiveFloat = 10.0  # passes over the prompts
+    max_steps: int = -1  # optimizer steps; -1: as many as the epochs have
+    save_steps: config.PositiveInt = 100  # steps between checkpoints
+    warmup_ratio: config.Share = 0.1  # share of the steps in which the learning rate grows
+    mask_truncated_completions: bool = True  # learn nothing from completions that are cut off
+    scale_rewards: str = "group"  # whose standard deviation divides advantages: group, batch or none
     gpu_memory_utilization: config.OfMemory = 0.3  # share of the GPU's memory that vLLM takes
     max_seq_length: config.PositiveInt = 2048  # longest prompt and completion together, in tokens
     max_completion_length: config.PositiveInt = 1024  # longest completion, in tokens
@@ -135,15 +141,35 @@ class Train(Published):
     n_jobs: config.PositiveInt = 1  # sandbox servers
 
     @property
-    def grpo(self) -> dict[str, Any]:
-        """The section `training.grpo`."""
-        from arc_refinery.config import PolicyGradient
+    def sections(self) -> dict[str, BaseModel]:
+        """Sections of the job whose keys are flags here."""
+        of_grpo = {name: value for name, value in self if name in Grpo.model_fields}
+        return {
+            "lora": config.Lora(lora_r=self.lora_r, load_in_4bit=self.load_in_4bit),
+            "grpo": Grpo.model_validate(of_grpo | TRAINING | {"rewards": [self.rewards]}),
+            "lengths": config.Lengths(
+                max_completion_length=self.max_completion_length, max_seq_length=self.max_seq_length
+            ),
+            "sandbox": config.Sandbox(memory_mb=self.memory_mb),
+        }
 
-        own = {name: value for name, value in self if name in PolicyGradient.model_fields}
-        return own | TRAINING | {"rewards": [self.rewards]}
+    @model_validator(mode="after")
+    def _check(self) -> "Train":
+        try:
+            _ = self.sections
+        except ValidationError as error:
+            (fault, *_) = faults_of(error)
+            place = tuple(flag_of(str(key)) if index == 0 else key for index, key in enumerate(fault["loc"]))
+            raise ValueError(explain({**fault, "loc": place})) from None
+        term = self.sections["grpo"].rewards[0]  # type: ignore[attr-defined]
+        try:
+            _ = term.own_code or function_of(term, REWARDS | ATTEMPT_REWARDS)
+        except ValueError as error:
+            raise ValueError(f"--rewards.0: {error}") from None
+        return self
 
     @property
-    def prompts_file(self) -> Path:
+    def prompts_path(self) -> Path:
         return self._beside("prompts.parquet")
 
     def _beside(self, what: str) -> Path:
@@ -151,22 +177,21 @@ class Train(Published):
             raise InputError(f"--output: {self.output} has no name of its own; expected the path of a new folder")
         return self.output.with_name(f"{self.output.name}.{what}")
 
+    def writes(self) -> Outputs:
+        beside = [
+            checkpoints(self._beside("checkpoints")),
+            lines(self._beside("measurements"), "step"),
+            curves(self._beside("tensorboard")),
+        ]
+        return {"output": [adapter(self.output), *beside, *self.prompts_written()]}
+
     def run(self) -> None:
-        prompts = self.prompts(1, 1, self.max_completion_length)
-        lengths = {"max_seq_length": self.max_seq_length, "max_completion_length": self.max_completion_length}
-        settings = {
-            "model": self.model(self.max_seq_length),
-            "lora": {"lora_r": self.lora_r, "load_in_4bit": self.load_in_4bit},
-            "grpo": self.grpo,
-            "guard": {},
-            "refinement": {},
-            "lengths": lengths,
-            "sandbox": {"memory_mb": self.memory_mb},
-        }
+        keep_gpus(1)  # before a dtype starts CUDA
+        settings = {"model": self.model(self.max_seq_length), "guard": {}, "refinement": {}}
         _do(
             "train",
-            settings,
-            data=prompts,
+            settings | {name: section.model_dump() for name, section in self.sections.items()},
+            data=self.prompts(1, 1, self.max_completion_length),
             output=self.output,
             **{what: self._beside(what) for what in ("checkpoints", "measurements", "tensorboard")},
         )

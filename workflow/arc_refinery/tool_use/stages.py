@@ -187,7 +187,6 @@ def conversations(
     seed: Seed,
     *,
     questions: Files,
-    n_jobs: PositiveInt = 1,
     output: Annotated[Path, Writes(records_file, "conversations")],
 ) -> None:
     """Write correct answers to training questions, with and without tool calls, for supervised fine-tuning.
@@ -211,7 +210,7 @@ def conversations(
     renderer = offer.renderer(model.path)
     check_template(renderer.tokenizer)  # now, not after SFT
     longest_prompt = model.window - generation.max_episode_tokens
-    with sandbox.executor(n_jobs, offer.modules()) as executor:
+    with sandbox.executor(1, offer.modules()) as executor:
         toolbox = offer.toolboxes(executor, renderer.call_format)
 
         def written() -> Iterator[Conversation]:
