@@ -205,7 +205,7 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
         monkeypatch.syspath_prepend(tmp_path)
     from arc_refinery import records
     from arc_refinery.refining.config import Sampling
-    from arc_refinery.refining.domains.arc.config import TaskSet
+    from arc_refinery.refining.domains.arc.config import Showing, TaskSet
     from arc_refinery.refining.domains.arc.prompts import load_template
     from arc_refinery.refining.domains.arc.records import Prompt
     from arc_refinery.refining.domains.arc.sources import tasks_of_set
@@ -213,8 +213,10 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
 
     n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
     tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())
-    sampling = Sampling(batch_size=1, max_output_tokens=24, use_data_augmentation=False)
-    prompts = first_turns(tasks, 1, sampling, load_template("compact"), Renderer(TINY))
+    sampling = Sampling(batch_size=1, max_output_tokens=24)
+    prompts = first_turns(
+        tasks, 1, sampling, load_template("compact"), Renderer(TINY), shown=Showing(use_data_augmentation=False)
+    )
     records.write(tmp_path / "prompts.parquet", Prompt, prompts, 0, {})
     grpo = {"learning_rate": 1e-5, "max_steps": n_steps, "save_steps": n_steps, "report_to": []}
     grpo |= {"num_generations": 4, "prompts_per_step": 2, "gradient_accumulation_steps": 2}

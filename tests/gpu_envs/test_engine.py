@@ -40,14 +40,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-def test_an_engine_may_keep_its_cache_in_eight_bits(opened: list[dict[str, Any]]):
-    from arc_refinery.sampling.vllm_sampler import open_engine
-
-    model = ModelConfig(path=TINY, window=512, backend="vllm", dtype="bfloat16", kv_cache_dtype="fp8")
-    open_engine(model, None, seed=7)
-    assert engine_config(opened[0]).cache_config.cache_dtype == "fp8"
-
-
 def test_an_engine_may_have_a_cache_of_a_given_size(opened: list[dict[str, Any]]):
     """vLLM then does not measure the GPU, which other jobs use."""
     from arc_refinery.sampling.vllm_sampler import open_engine

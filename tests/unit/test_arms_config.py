@@ -128,11 +128,11 @@ def test_models_that_cannot_take_turns_are_refused(wording: Wording) -> None:
 
 def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:
     usual = Refinement(n_parents=4, include_errors=True)
-    turn = Turn(n_predictions=8, select="best", n_parents=2)
-    assert turn.refinement(usual) == Refinement(n_parents=2, select="best", include_errors=True)
+    turn = Turn(n_predictions=8, form="residual", history="last")
+    assert turn.refinement(usual) == Refinement(n_parents=4, include_errors=True, form="residual", history="last")
 
 
-@pytest.mark.parametrize("key", [{"feedback": "none"}, {"select": "best"}, {"n_parents": 1}, {"include_errors": False}])
+@pytest.mark.parametrize("key", [{"feedback": "none"}, {"form": "residual"}, {"history": "last"}])
 def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> None:
     message = refused({"base": [key]})
     assert message.startswith("test: evaluation.arms.0: base: turn 1 ") and message.endswith(next(iter(key)))

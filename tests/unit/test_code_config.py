@@ -20,9 +20,9 @@ from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import train
 from arc_refinery.refining import jobs
-from arc_refinery.refining.config import AttemptTerm, Refining
+from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import Answer, GradedAttempt
-from arc_refinery.refining.domains.code.config import FORMS, Experiment, Problems, TaskSet
+from arc_refinery.refining.domains.code.config import FORMS, REWARDS, Experiment, Problems, TaskSet
 from arc_refinery.refining.domains.code.domain import Domain
 from arc_refinery.refining.domains.code.grading import Prompt, Verdict
 from arc_refinery.refining.domains.code.tasks import CodeTask
@@ -103,9 +103,9 @@ def test_a_key_reaches_its_jobs(changes: dict[str, Any], stage: str, place: str)
         ({"evaluation__sets__0__n_shown_tests": 0}, "n_shown_tests 0"),
         ({"evaluation__sets__0__first_row": -1}, "first_row -1"),
         ({"problems__max_side": 3}, "problems.max_side"),
-        ({"sampling__use_data_augmentation": True}, "sampling.use_data_augmentation"),
+        ({"arc": {"use_data_augmentation": True}}, "arc known key"),
         ({"training__grpo__rewards": [{"reward": "arc-v1"}]}, "arc-v1 solved tests staged"),
-        ({"template_rows": {"source": "file", "path": "a.jsonl"}}, "template_rows known key"),
+        ({"template_rows": {"source": "file", "path": "a.jsonl"}}, "template_rows arc"),
         ({"domain": "codes"}, "domain codes arc code"),
     ],
 )
@@ -130,10 +130,7 @@ def test_rewards(code_executors: Executors, reward: str, passed: list[int], valu
     task = CodeTask("t", "", ("f",), ("assert f(1) == 1", "assert f(2) == 2"), ("assert f(3) == 3", "assert f(4) == 4"))
     programs = [f"```python\ndef f(n):\n    return n if n <= {n} else None\n```" for n in passed]
     grades = list(Domain().grade([Answer(program, task) for program in programs], code_executors))
-    function = AttemptTerm(reward=reward).built_in[reward]
-    assert [function.of(grade) if hasattr(function, "of") else function(grade) for grade in grades] == pytest.approx(
-        values
-    )
+    assert list(map(REWARDS[reward], grades)) == pytest.approx(values)
 
 
 # Stages and commands
@@ -269,7 +266,7 @@ def test_an_exported_wording_is_the_template_of_a_config(
     assert domain.wording(str(folder), "") == domain.wording("plain", "failing-tests")
     (folder / "request.txt").write_text("Answer in Python.\n")
     task = CodeTask("t", "Do it.", ("f",), ("assert f(1) == 1",), ())
-    shown = domain.first_turn(task, np.random.default_rng(0), None, domain.wording(str(folder), ""))  # type: ignore[arg-type]
+    shown = domain.first_turn(task, np.random.default_rng(0), None, domain.wording(str(folder), ""))
     assert shown.messages[-1]["content"].endswith("\n\nAnswer in Python.")
     files = experiment(model__template=str(folder)).template_files()
     assert sorted(files) == sorted(map(str, folder.iterdir()))
@@ -284,7 +281,7 @@ def graded(code_executors: Executors) -> Iterator[dict[str, GradedAttempt]]:
     domain = Domain()
     row = handmade.ROWS["largest"]
     task = CodeTask("largest", row["prompt"], ("largest",), tuple(row["tests"]), tuple(row["hidden_tests"]))
-    messages = domain.first_turn(task, np.random.default_rng(0), None, domain.wording("plain", "")).messages  # type: ignore[arg-type]
+    messages = domain.first_turn(task, np.random.default_rng(0), None, domain.wording("plain", "")).messages
     prompt = Prompt("largest/turn1-000", "largest", 1, "", tuple(messages), "", 20, 7, task)
     attempts = [
         records.Attempt(

@@ -428,7 +428,8 @@ def test_parts_are_counted_from_one(content: dict[str, Any]):
 
 
 def test_limits_of_the_sandbox_keep_their_units():
-    assert Sandbox(cpu_seconds=2, wall_seconds=20, memory_mb=300).limits() == Limits(2.0, 20.0, 300)
+    assert Sandbox(cpu_seconds=2, memory_mb=300).limits() == Limits(2.0, 10.0, 300)
+    assert Sandbox(cpu_seconds=30, memory_mb=300).limits() == Limits(30.0, 60.0, 300)
 
 
 # sweeps, and experiments that train on other tasks or not at all

@@ -32,6 +32,7 @@ from arc_refinery.refining import demonstrations
 from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan
 from arc_refinery.refining.domain import GradedAttempt
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.demonstrations import source_answers
 from arc_refinery.refining.domains.arc.prompts import COMPACT, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
@@ -51,8 +52,8 @@ def a_task(name: str = "it", source: str = FLIP, origin: str = "barc") -> Task:
 
 
 def asked(renderer: Renderer, name: str = "it", template: Template = COMPACT) -> Prompt:
-    sampling = Sampling(batch_size=8, use_data_augmentation=False, max_output_tokens=48)
-    (prompt,) = first_turns([a_task(name)], 8, sampling, template, renderer)
+    sampling = Sampling(batch_size=8, max_output_tokens=48)
+    (prompt,) = first_turns([a_task(name)], 8, sampling, template, renderer, shown=Showing(use_data_augmentation=False))
     return prompt
 
 

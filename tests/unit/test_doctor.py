@@ -247,8 +247,7 @@ def test_episodes_end_otherwise(tmp_path: Path):
 
 
 def test_a_full_disk_is_found(tmp_path: Path):
-    scratch, results = Needs(disk_mb=10**9), tmp_path
-    for_results, for_scratch = machine.disk(scratch, results)
+    for_results, for_scratch = machine.disk(10**9, tmp_path)
     assert (for_results.outcome, for_scratch.outcome) == ("passed", "failed")
     assert "expected 1048576.0 GB" in for_scratch.found
     assert "except on HTCondor, which sets it itself, set TMPDIR" in for_scratch.advice

@@ -91,32 +91,27 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
     package.change(
         "a reward",
         rewards,
-        "class AttemptTerm",
-        '@program_reward\ndef any_grid(grade: Grade) -> float:\n    """1 if a grid is correct, else 0"""\n'
-        "    return float(grade.correct_grids > 0.0)\n\n\nclass AttemptTerm",
+        "REWARDS = ",
+        'def any_grid(grade: Grade) -> float:\n    """1 if a grid is correct, else 0"""\n'
+        "    return float(grade.correct_grids > 0.0)\n\n\nREWARDS = ",
     )
     package.change("a reward", rewards, "staged, solved)", "staged, any_grid, solved)")
-    shutil.copytree(ROOT / "config", package.folder / "config")
     package.run(
         """
-        import sys
         from factories import make_grid
-        from arc_refinery import cli, jobs
-        from arc_refinery.refining.config import Grpo
-        from arc_refinery.refining.domains.arc.config import Grade
+        from arc_refinery.refining.config import AttemptTerm
+        from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade
+        from arc_refinery.refining.domains.arc.domain import Domain
         from arc_refinery.training.rewards import Reward
 
         right, wrong = make_grid("12"), make_grid("21")
-        reward = Reward(Grpo(rewards=["any-grid"], learning_rate=1.0).rewards)
+        reward = Reward([AttemptTerm(reward="any-grid")], ArcExperiment.program_rewards)
+        assert "any-grid" in Domain.program_rewards, "so a parent has it, too"
         grades = [Grade("ok", "", "", (right, wrong), (right, truth), 2) for truth in (right, wrong)]
         grades.append(Grade("ok", "", "", (wrong,), (right,), 1))
         assert reward.values(grades) == {"any-grid": [1.0, 1.0, 0.0]}
-        sys.argv = ["arc-refinery", "dev", "config", "--output", sys.argv[1]]
-        cli.main()
-        """,
-        str(package.folder / "config"),
+        """
     )
-    assert "`any-grid`: 1 if a grid is correct, else 0;" in (package.folder / "config/README.md").read_text()
 
 
 @pytest.mark.slow
@@ -295,7 +290,7 @@ def test_a_reward_of_the_user_is_a_function_in_a_file(tmp_path: Path):
         reward=0.0,
         parent_reward=None,
     )
-    reward = Reward(experiment.rewards)
+    reward = Reward(experiment.rewards, experiment.reward_functions)
     assert reward.weighted(reward.values([attempt])) == [[0.0, 30.0]]
 
 

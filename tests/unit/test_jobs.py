@@ -14,13 +14,12 @@ from checkout import ROOT, SMALL, TOOLS
 from experiments import REFINING, TOOL_USE, arguments_of, contents, refining_jobs, settings_of, tool_use_jobs
 from factories import make_task
 from messages import Wording
-from pydantic import BaseModel
 
 from arc_refinery import cli, jobs, records, stages
 from arc_refinery.arc.tasks import Task
 from arc_refinery.cli.parsing import completion
 from arc_refinery.config import KINDS, Experiment, load_experiment, marked, validate_experiment
-from arc_refinery.config.base import PROMPTS, sections_in
+from arc_refinery.config.base import PROMPTS
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import Job
 from arc_refinery.outputs import flag_of
@@ -76,19 +75,9 @@ def test_every_job_is_what_its_stage_takes(base: str, monkeypatch: pytest.Monkey
         for stage, job in planned(experiment):
             arguments = arguments_of(stage, settings_of(job))
             for name, value in arguments.items():
-                section = section_at(experiment, stages.PLACES.get(name, name))
-                if isinstance(value, BaseModel) and section and issubclass(section, type(value)):
-                    assert type(value) is section, f"{stage}: {name}"
+                if own := experiment.section_types().get(name):
+                    assert type(value) is own, f"{stage}: {name}"
             check_tuning(job)
-
-
-def section_at(experiment: Experiment, place: str) -> type[BaseModel] | None:
-    section: type[BaseModel] = type(experiment)
-    for key in place.split("."):
-        if not (inside := sections_in(section, key) if key in section.model_fields else []):
-            return None
-        (section, *_) = inside
-    return section
 
 
 def check_tuning(job: Job) -> None:

@@ -262,7 +262,7 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
 
 
 def test_our_own_wording_is_the_default():
-    assert (PromptedModel(path="m", window=10).template, PromptedModel(path="m", window=10).colors) == ("words", None)
+    assert ARC.wording(PromptedModel(path="m", window=10).template, "") == load_template("words")
 
 
 def test_what_is_put_into_a_slot_is_left_alone(task: Task):

@@ -17,6 +17,7 @@ from arc_refinery.config import check_files, inputs, own_functions, validate_exp
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config import Grpo
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
 from arc_refinery.refining.domain import Answer
 from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade
 from arc_refinery.refining.domains.arc.grading import Subject, grade_answers
@@ -36,6 +37,7 @@ def graded(outputs: tuple[Grid, ...], status: str = "ok") -> Grade:
     return Grade(status, "", None if status == "no_code" else ADDS_ONE, outputs, (ONE, TWO), n_shown=1)
 
 
+FUNCTIONS = REWARDS | ATTEMPT_REWARDS
 HALF = make_grid("12", "00")  # two of the four cells of ONE
 
 
@@ -124,7 +126,7 @@ def score(
     metrics: dict[str, float] = {}
     common = {"learning_rate": 1e-3, "num_generations": len(texts), "gradient_accumulation_steps": 1}
     grpo = Grpo.model_validate(common | settings)
-    scorer = Scorer(grpo, Reward(grpo.rewards), ARC, (executor,), [END], [TrainingPrompt.of(ARC, source)])
+    scorer = Scorer(grpo, Reward(grpo.rewards, FUNCTIONS), ARC, (executor,), [END], [TrainingPrompt.of(ARC, source)])
     earned = scorer(
         prompt_index=[0] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
@@ -289,7 +291,7 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
     from arc_refinery.training.rewards import Reward
 
     grpo = Grpo.model_validate({"learning_rate": 1.0, "rewards": ["arc-v1", "repetition"]})
-    assert Scorer(grpo, Reward(grpo.rewards), ARC, (executor,), [END], []).__name__ == "arc-v1"
+    assert Scorer(grpo, Reward(grpo.rewards, FUNCTIONS), ARC, (executor,), [END], []).__name__ == "arc-v1"
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:

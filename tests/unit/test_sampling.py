@@ -1,5 +1,6 @@
 """Shards of prompts, resuming one, and what is refused before a model is loaded."""
 
+import importlib.util
 import json
 import math
 import re
@@ -15,7 +16,7 @@ from factories import ARC, make_prompt, make_task
 from messages import Wording
 
 from arc_refinery.arc.augment import Augmentation
-from arc_refinery.config import Backend, ModelConfig
+from arc_refinery.config import BACKENDS, BackendName, ModelConfig
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining import attempts as attempts_module
@@ -23,7 +24,7 @@ from arc_refinery.refining.attempts import sample_shard, shard_of
 from arc_refinery.refining.config import PromptedModel
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.sampling import checks
-from arc_refinery.sampling.backends import BACKENDS, Decoding, Report, Request, Sample, Sampled
+from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, Sampled
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 from arc_refinery.sampling.shard import Entry, progress_path, resumed
 
@@ -52,7 +53,8 @@ def prompts() -> list[Prompt]:
 
 
 def test_every_backend_of_the_config_has_a_sampler() -> None:
-    assert BACKENDS.keys() == set(get_args(Backend))
+    assert BACKENDS.keys() == set(get_args(BackendName))
+    assert all(importlib.util.find_spec(backend.sampler.partition(":")[0]) for backend in BACKENDS.values())
 
 
 # shards

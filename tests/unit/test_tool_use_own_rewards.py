@@ -23,6 +23,7 @@ from arc_refinery.jobs import sft, train
 from arc_refinery.records.tool_use import Call, EpisodeMessage
 from arc_refinery.tool_use import jobs
 from arc_refinery.tool_use.config import EpisodeTerm, ToolUse
+from arc_refinery.tool_use.config.rewards import REWARDS
 from arc_refinery.tool_use.training.reward_terms import ScoredEpisode
 from arc_refinery.training.rewards import Reward
 
@@ -55,7 +56,9 @@ def content(**grpo: Any) -> dict[str, Any]:
 
 def value(term: str, scored: ScoredEpisode, max_episode_tokens: int = 160) -> float:
     (values,) = (
-        Reward([EpisodeTerm.model_validate(term)]).values([replace(scored, max_tokens=max_episode_tokens)]).values()
+        Reward([EpisodeTerm.model_validate(term)], REWARDS)
+        .values([replace(scored, max_tokens=max_episode_tokens)])
+        .values()
     )
     return float(values[0])
 
@@ -75,7 +78,7 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
     own_functions.import_file.cache_clear()  # another test may have imported a file of this name
     experiment = validate_experiment(content(**yaml.safe_load(settings)["training"]["grpo"]), "mine.yaml", ToolUse)
     check_files(experiment, "mine.yaml")
-    reward = Reward(experiment.rewards)
+    reward = Reward(experiment.rewards, REWARDS)
     episodes = [
         episode("a call", "14", "another call", "2", "14 / 2 = 7\n#### 7"),  # both results are mentioned
         episode(
@@ -151,13 +154,15 @@ def test_faulty_calls_are_counted_in_the_turn_that_made_them():
         ),
         calls=(Call("calculator", ""), Call("", "malformed"), Call("calculator", "failed")),
     )
-    reward = Reward([EpisodeTerm(reward="correct"), EpisodeTerm(reward="faulty_calls", weight=-0.25)])
+    reward = Reward([EpisodeTerm(reward="correct"), EpisodeTerm(reward="faulty_calls", weight=-0.25)], REWARDS)
     without_room = episode("a call", messages=(EpisodeMessage("assistant", "a call"),), is_correct=False)
     cut = replace(without_room, calls=(Call("calculator", "failed"),), ending="tokens")
     values = reward.values([three, cut])
     assert values == {"correct": [1.0, 0.0], "faulty_calls": [2.0, 1.0]}
     assert reward.earned(values, [3, 1]) == [[-0.25, -0.25, 1.0], [-0.25]]
-    assert Reward([EpisodeTerm(reward="correct")]).earned({"correct": [1.0]}, [3]) == [[]], "the last turn earns it all"
+    assert Reward([EpisodeTerm(reward="correct")], REWARDS).earned({"correct": [1.0]}, [3]) == [[]], (
+        "the last turn earns it all"
+    )
 
 
 # functions of the user
@@ -166,7 +171,7 @@ def test_faulty_calls_are_counted_in_the_turn_that_made_them():
 def test_a_function_may_give_a_number_for_each_turn(tmp_path: Path):
     path = tmp_path / "mine.py"
     path.write_text("def score(episode):\n    return [0.5, 2]\n")
-    reward = Reward([EpisodeTerm(reward=f"{path}:score", weight=2.0)])
+    reward = Reward([EpisodeTerm(reward=f"{path}:score", weight=2.0)], REWARDS)
     values = reward.values([episode("a call", "14", "#### 7")])
     assert values == {"score": [2.5]}
     assert reward.earned(values, [2]) == [[1.0, 4.0]]
@@ -236,7 +241,7 @@ def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
     path = tmp_path / "mine.py"
     path.write_text(source)
     with pytest.raises(InputError) as raised:
-        Reward([EpisodeTerm.model_validate(f"{path}:score")])
+        Reward([EpisodeTerm.model_validate(f"{path}:score")], REWARDS)
     assert str(raised.value).startswith(f"{path}{expected}")
     assert os._exit is leave
     wording(raised.value)
@@ -268,7 +273,7 @@ def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path,
     path = tmp_path / "mine.py"
     path.write_text("import nothing_of_that_name\ndef score(episode):\n    return 1\n")
     with pytest.raises(InputError, match=r"mine\.py: .*ModuleNotFoundError: .*'nothing_of_that_name'") as raised:
-        Reward([EpisodeTerm.model_validate(f"{path}:score")])
+        Reward([EpisodeTerm.model_validate(f"{path}:score")], REWARDS)
     wording(raised.value)
 
 

