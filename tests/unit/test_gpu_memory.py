@@ -482,12 +482,6 @@ def test_a_vllm_that_sleeps_and_the_pass_are_not_held_at_once():
     assert not any(name.startswith("vLLM's share") for name in longer)
 
 
-def test_eight_bits_halve_the_kv_cache_of_sampling():
-    auto, fp8 = (counts(changed("multi-turn-rl", model__kv_cache_dtype=dtype))[0] for dtype in ("auto", "fp8"))
-    name = "KV cache of one window (14,500 tokens)"
-    assert auto.items[name] == 14_500 * 131072 == 2 * fp8.items[name]
-
-
 def test_unsloth_packs_rows_without_padding():
     experiment = load_experiment(CONFIGS["multi-turn-rl-unsloth"])
     (step,) = gpu_memory.steps(experiment)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from factories import ARC, make_task
 from messages import Wording
-from pydantic import ValidationError
 
 from arc_refinery import cli
 from arc_refinery.arc.grids import Grid, as_grid
@@ -206,19 +205,17 @@ def test_an_edited_folder_that_cannot_be_used_is_named(
 
 
 @pytest.mark.parametrize(
-    ("values", "fact"),
+    ("template", "colors", "fact"),
     [
-        ({"template": "words", "colors": COLOR_WORDS[:9]}, "10 "),
-        ({"template": "words", "colors": (*COLOR_WORDS[:9], "dark red")}, "dark red"),
-        ({"template": "compact", "colors": COLOR_WORDS}, "compact"),
+        ("words", COLOR_WORDS[:9], "10 "),
+        ("words", (*COLOR_WORDS[:9], "dark red"), "dark red"),
+        ("compact", COLOR_WORDS, "compact"),
     ],
 )
-def test_a_config_with_colors_that_cannot_be_used_is_refused(values: dict[str, Any], fact: str, wording: Wording):
-    with pytest.raises(ValidationError) as caught:
-        PromptedModel(path="m", window=10, **values)
-    (error,) = caught.value.errors()
-    assert fact in error["msg"]
-    wording(error["msg"].removeprefix("Value error, "))
+def test_colors_that_cannot_be_used_are_refused(template: str, colors: tuple[str, ...], fact: str, wording: Wording):
+    with pytest.raises(ValueError, match=fact) as caught:
+        load_template(template, colors)
+    wording(caught.value)
 
 
 @pytest.mark.parametrize("text", ["user", "tail"])

@@ -29,10 +29,11 @@ def words(text: str) -> set[str]:
 @pytest.mark.parametrize(
     ("settings", "names"),
     [
-        ({"frequency_penalty": 0.5}, "frequency_penalty"),
-        ({"epsilon": 0.3, "epsilon_high": 0.2}, "epsilon_high 0.2 epsilon 0.3"),
-        ({"steps_per_generation": 4, "save_steps": 6}, "save_steps 6 num_iterations steps_per_generation 4"),
-        ({"num_iterations": 2, "save_steps": 3}, "save_steps 3 num_iterations steps_per_generation 2"),
+        ({"trl": {"epsilon": 0.3}, "epsilon_high": 0.25}, "epsilon_high 0.25 epsilon 0.3"),
+        ({"epsilon_high": 0.1}, "epsilon_high 0.1 epsilon 0.2"),
+        ({"steps_per_generation": 4, "save_steps": 6}, "save_steps 6 steps_per_generation 4"),
+        ({"trl": {"num_iterations": 2}}, "num_iterations"),
+        ({"trl": {"importance_sampling_level": "sequence"}}, "importance_sampling_level"),
         ({"steps_per_generation": 2, "unsloth": True}, "unsloth steps_per_generation"),
         ({"sleep_mode": True}, "sleep_mode sampler `transformers`"),
         ({"sleep_mode": True, "sampler": "vllm-colocate", "unsloth": True}, "unsloth sleep_mode"),
@@ -46,32 +47,11 @@ def words(text: str) -> set[str]:
         ({"advantage": "best-of-1"}, "advantage `best-of-1` 2"),
         ({"advantage": "best-of-04"}, "advantage best-of-4"),
         ({"advantage": "leave-one-out"}, "advantage `leave-one-out` scale_rewards `none`"),
-        (
-            {
-                "advantage": "others",
-                "rollout": "on-policy",
-                "scale_rewards": "none",
-                "importance_sampling_level": "sequence",
-            },
-            "advantage `others` importance_sampling_level `token`",
-        ),
         ({"refill": 1, "trl": {"log_completions": True}}, "refill trl.log_completions"),
         ({"advantage": "best"}, "advantage group leave-one-out best-of-4 others"),
         ({"advantage": "others"}, "advantage `others` rollout `on-policy`"),
         ({"advantage": "others", "rollout": "on-policy"}, "advantage `others` scale_rewards `none`"),
         ({"advantage": "mine.py:own"}, "advantage `mine.py:own` scale_rewards `none`"),
-        ({"loss_type": "dapo", "importance_sampling_level": "sequence"}, "importance_sampling_level loss_type dapo"),
-        ({"loss_type": "luspo"}, "loss_type `luspo` importance_sampling_level"),
-        (
-            {
-                "loss_type": "vespo",
-                "sampler": "vllm-colocate",
-                "importance_sampling_mode": "sequence_mask",
-                "top_p": 1.0,
-                "repetition_penalty": 1.0,
-            },
-            "loss_type `vespo` importance_sampling_mode `sequence_mask`",
-        ),
         *(
             ({"n_processes": 2} | settings, f"n_processes 2 {names}")
             for settings, names in (
@@ -82,11 +62,6 @@ def words(text: str) -> set[str]:
                 ({"gradient_accumulation_steps": 1}, "gradient_accumulation_steps 1"),
                 ({"prompts_per_step": 2, "n_heldout": 3}, "n_heldout 3 prompts_per_step 2"),
             )
-        ),
-        *(
-            (PLAIN | {"importance_sampling_mode": mode} | cutting, f"importance_sampling_mode `{mode}` top_p penalty")
-            for mode in ("sequence_mask", "sequence_truncate")
-            for cutting in ({"top_p": 0.95}, {"repetition_penalty": 1.02}, {"frequency_penalty": 0.1})
         ),
         ({"kv_cache_gb": 4}, "kv_cache_gb `vllm-colocate`"),
     ],
@@ -126,24 +101,13 @@ def test_a_training_asks_for_the_gpus_that_it_uses(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"frequency_penalty": 0.5, "sampler": "vllm-colocate"},
         {"loss_type": "cispo", "epsilon_high": 0.1},  # there it is a cap of its own
-        {"loss_type": "luspo", "importance_sampling_level": "sequence"},
-        {"loss_type": "vespo", "sampler": "vllm-colocate", "importance_sampling_mode": "token_mask"},
+        {"loss_type": "vespo", "sampler": "vllm-colocate"},
+        {"epsilon_high": 0.2},
         {"sampler": "vllm-colocate", "top_p": 0.95},
         {"sampler": "vllm-colocate", "sleep_mode": True, "n_processes": 2},
-        {"steps_per_generation": 4, "num_iterations": 2, "save_steps": 8},
-        {
-            "sampler": "vllm-colocate",
-            "importance_sampling_mode": "sequence_mask",
-            "top_p": 1.0,
-            "repetition_penalty": 1.0,
-        },
-        {
-            "sampler": "vllm-colocate",
-            "importance_sampling_mode": "sequence_mask",
-            "importance_sampling_correction": False,
-        },
+        {"steps_per_generation": 4, "save_steps": 8},
+        {"sampler": "vllm-colocate", "importance_sampling_correction": False},
     ],
 )
 def test_grpo_settings_that_do(settings: dict[str, Any]) -> None:

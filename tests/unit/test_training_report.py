@@ -145,7 +145,7 @@ def test_a_healthy_training_is_reported(tmp_path: Path, wording: Wording):
 
 
 def test_how_old_the_completions_of_a_step_are_is_said(tmp_path: Path, wording: Wording):
-    settings = {"steps_per_generation": 2, "num_iterations": 2}
+    settings = {"steps_per_generation": 4}
     text = section(tmp_path, experiment(grpo=settings), {"trained": HEALTHY})
     sentence = line_of(text, "`trained`: ")
     assert " 4 steps" in sentence and " 3 steps" in sentence

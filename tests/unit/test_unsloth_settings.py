@@ -53,7 +53,7 @@ def test_what_unsloth_would_do_otherwise_is_refused(settings: dict[str, Any], sa
         {"loss_type": "cispo", "epsilon_high": 5.0},
         {"loss_type": "dr_grpo", "scale_rewards": "none"},
         {"drop_zero_variance": True, "mask_truncated_completions": True},
-        {"sampler": "vllm-colocate", "entropy_coef": 0.01, "advantage": "best-of-4", "rollout": "on-policy"},
+        {"sampler": "vllm-colocate", "trl": {"entropy_coef": 0.01}, "advantage": "best-of-4", "rollout": "on-policy"},
     ],
 )
 def test_the_rest_goes_through_unsloth(settings: dict[str, Any]) -> None:

@@ -67,8 +67,7 @@ class Published(Command):
         return self.prompts_path
 
     def model(self, window: int, **more: Any) -> dict[str, Any]:
-        dtype = "bfloat16" if _has_gpu() else "float32"
-        return {"path": self.model_path, "template": self.template, "window": window, "dtype": dtype, **more}
+        return {"path": self.model_path, "window": window, "dtype": "bfloat16" if _has_gpu() else "float32", **more}
 
 
 class Sample(Published):
@@ -187,7 +186,7 @@ class Train(Published):
 
     def run(self) -> None:
         keep_gpus(1)  # before a dtype starts CUDA
-        settings = {"model": self.model(self.max_seq_length), "guard": {}, "refinement": {}}
+        settings = {"model": self.model(self.max_seq_length, template=self.template), "guard": {}, "refinement": {}}
         _do(
             "train",
             settings | {name: section.model_dump() for name, section in self.sections.items()},

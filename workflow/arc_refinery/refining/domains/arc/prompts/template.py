@@ -155,7 +155,7 @@ def load_template(name: str, colors: Sequence[str] | None = None, form: Feedback
     if colors is None:
         return template
     if name == "compact":
-        raise InputError("the template `compact` writes digits: leave model.colors out, or choose another template")
+        raise InputError("the template `compact` writes digits: leave colors out, or choose another template")
     return replace(template, notation=replace(template.notation, colors=tuple(colors)))
 
 
