@@ -113,7 +113,12 @@ STAGES = {
         {OTHER_TASKS: record_faults(columns(Task), joined=False), TASKS: record_faults(columns(Task), joined=False)},
     ),
     "sample": Stage(
-        job("sample", {"model": MODEL, "sampling": {"max_output_tokens": 48}}, prompts=PROMPTS_FILE, **NO_SHARD),
+        job(
+            "sample",
+            {"model": {"path": TINY, "window": 1024}, "sampling": {"max_output_tokens": 48}},
+            prompts=PROMPTS_FILE,
+            **NO_SHARD,
+        ),
         {f"{TURN1}/prompts.parquet": record_faults(columns(Prompt), joined=False)},
     ),
     "grade": Stage(

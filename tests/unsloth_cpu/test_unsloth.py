@@ -95,7 +95,12 @@ def second_turns(first_turns: Path) -> Path:
     """Prompts to refine incorrect attempts that the embedded model made."""
     folder, prompts = first_turns.parent, first_turns.with_name("second.parquet")
     attempts = folder / "attempts/000.parquet"
-    succeed("sample", {"model": MODEL, "sampling": SAMPLING}, prompts=first_turns, output=attempts)
+    succeed(
+        "sample",
+        {"model": {"path": str(TINY), "window": 1024}, "sampling": SAMPLING},
+        prompts=first_turns,
+        output=attempts,
+    )
     graded = {"tasks": folder / "tasks.parquet", "output": folder / "verdicts/000.parquet"}
     succeed("grade", {"sandbox": {}}, attempts=attempts, **graded)
     settings = {
