@@ -58,9 +58,10 @@ DOUBLE = question("def double(n):\n    return 2 * n", "assert double(2) == 4", "
         ("def double(n): return None", 2 * [("failed", "it is false")]),
         ("def double(n): print(2 * n)", 2 * [("failed", "it is false")]),
         ("def double(n): return lambda: n", 2 * [("not_plain", "a value of type function")]),
-        (
+        pytest.param(
             "def double(n):\n    while n > 0: pass\n    return 2 * n",
             2 * [("timeout", "Timeout: more than 1 s of CPU time")],
+            marks=pytest.mark.slow,
         ),
         ("def double(n): return [n] * 10**9", 2 * [("memory", "MemoryError: more than 256 MB")]),
         ("", 2 * [("error", "NameError: name 'double' is not defined")]),

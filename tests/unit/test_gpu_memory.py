@@ -240,17 +240,16 @@ def test_a_pass_at_full_size_holds_what_fake_tensors_would(
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize(
-    ("shape", "n_rows", "length", "n_scored", "n_prompts", "largest"),
+    ("shape", "n_rows", "length", "n_scored", "n_prompts", "largest", "dtype"),
     [
-        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 8, 512, 8, 0, "backward pass of one layer"),
-        (Shape(256, 704, 4, 4, 4, 64, 1000, True), 6, 400, 8, 0, "backward pass of one layer"),
-        (Shape(64, 128, 4, 4, 2, 16, 2000, False), 8, 256, 250, 0, "backward pass of the logits"),
+        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 8, 512, 8, 0, "backward pass of one layer", "bfloat16"),
+        (Shape(256, 704, 4, 4, 4, 64, 1000, True), 6, 400, 8, 0, "backward pass of one layer", "float32"),
+        (Shape(64, 128, 4, 4, 2, 16, 2000, False), 8, 256, 250, 0, "backward pass of the logits", "float32"),
         # prompts that are read once: the MLP, the attention and the logits need most
-        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 4, 2000, 8, 1, "backward pass of one layer"),
-        (Shape(256, 704, 4, 4, 4, 64, 1000, True), 32, 512, 4, 1, "backward pass of one layer"),
-        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 8, 300, 200, 1, "backward pass of the logits"),
+        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 4, 2000, 8, 1, "backward pass of one layer", "float32"),
+        (Shape(256, 704, 4, 4, 4, 64, 1000, True), 32, 512, 4, 1, "backward pass of one layer", "bfloat16"),
+        (Shape(256, 704, 4, 8, 2, 32, 1000, False), 8, 300, 200, 1, "backward pass of the logits", "bfloat16"),
     ],
 )
 def test_a_small_pass_takes_what_its_tensors_do(

@@ -273,6 +273,7 @@ def test_variables_are_found():
     assert {"UNSLOTH_COMPILE_LOCATION", "UNSLOTH_DISABLE_STATISTICS"} <= names["UNSLOTH"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", READERS)
 def test_every_variable_is_read_by_a_library(word: str):
     installed = [package for package in READERS[word] if find_spec(package) or (TRACKERS / package).exists()]

@@ -85,7 +85,7 @@ def test_grades_by_hand(executor: Executor) -> None:
         ("```python\nimport os\ndef transform(grid):\n    os._exit(1)\n```", "crash"),
         ("```python\ndef transform(grid):\n    return [[10]]\n```", "invalid_output"),
         ("```python\ndef transform(grid\n```", "error"),
-        ("```python\ndef transform(grid):\n    while True: pass\n```", "timeout"),
+        pytest.param("```python\ndef transform(grid):\n    while True: pass\n```", "timeout", marks=pytest.mark.slow),
     ],
 )
 def test_an_answer_without_valid_outputs_is_graded_by_its_status(executor: Executor, text: str, status: str) -> None:

@@ -163,7 +163,7 @@ def test_no_text_is_rejected_or_edited(executor: Executor) -> None:
 @pytest.mark.parametrize(
     ("source", "status", "error_type", "number"),
     [
-        ("while True: pass", Status.timeout, "Timeout", "1 s"),
+        pytest.param("while True: pass", Status.timeout, "Timeout", "1 s", marks=pytest.mark.slow),
         ("raise MemoryError", Status.memory, "MemoryError", "256 MB"),
         ("import os; os._exit(0)", Status.crash, "Crash", ""),
         ("import ctypes; ctypes.string_at(0)", Status.crash, "Crash", "signal 11"),
@@ -185,6 +185,7 @@ def test_memory_limit_counts_from_the_servers_own_size(executor: Executor, share
     assert run(executor, f"import numpy as np\nx = np.empty({n_bytes}, np.uint8)\n{SAME}").status is status
 
 
+@pytest.mark.slow
 def test_cpu_limit_is_over_all_inputs(executor: Executor) -> None:
     source = (
         "import time\n\ndef transform(grid):\n"
@@ -418,6 +419,7 @@ def test_peak_memory_is_that_of_the_largest_child_and_stays(lone: Executor) -> N
     assert lone.peak_mb == grown
 
 
+@pytest.mark.slow
 def test_peak_memory_is_not_that_of_the_process_which_started_the_servers() -> None:
     ballast = np.ones(2**27, np.uint8)  # 128 MiB more than a server has
     with Executor(1, LIMITS) as executor, Executor(2, LIMITS) as two:

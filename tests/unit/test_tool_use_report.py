@@ -553,6 +553,7 @@ def test_any_token_can_be_drawn(tmp_path: Path):
     ElementTree.parse(tmp_path / "mask.svg")
 
 
+@pytest.mark.slow
 def test_the_whole_vocabulary_can_be_drawn_one_token_after_the_other(tmp_path: Path):
     from arc_refinery.models.tokenizers import load_tokenizer
 

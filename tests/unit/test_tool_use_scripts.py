@@ -106,6 +106,7 @@ def test_a_script_leaves_nothing_to_the_next(executor: Executor):
     assert [[unpack(value.data) for value in outcome.values[:2]] for outcome in outcomes] == [[0, math.pi]] * 4
 
 
+@pytest.mark.slow
 def test_a_script_is_limited(executor: Executor):
     assert run(executor, expressions=("1", "sum(range(10**12))")).status is Status.timeout
     assert run(executor, expressions=("[0] * 10**9",)).status is Status.memory

@@ -258,7 +258,7 @@ def test_half_a_character_is_named(tools: Toolbox, name: str, arguments: dict[st
         ("1 / 0", "ZeroDivisionError", "(line 1)"),
         ("print('a')\n\nx", "NameError: name 'x'", "(line 3)\nOutput before the error: a"),
         ("def f(", "SyntaxError", "(line 1)"),
-        ("while True: pass", "Timeout", " 1 s "),
+        pytest.param("while True: pass", "Timeout", " 1 s ", marks=pytest.mark.slow),
         ("x = [0] * 10**9", "MemoryError", " 256 MB"),
         ("import os\nos._exit(0)", "Crash", ""),
         ("exit(3)", "SystemExit: 3", "(line 1)"),

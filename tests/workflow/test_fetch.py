@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 from checkout import TINY, TOOLS, Checkout
 from hub import Hub, files_of
@@ -62,10 +63,11 @@ def training_rows() -> list[dict[str, Any]]:
     return [training_row(problem.examples[: 3 + number % 2]) for number, problem in enumerate(problems)]
 
 
-def run(checkout: Checkout, hub: Hub, home: str, *arguments: str) -> None:
+def run(checkout: Checkout, hub: Hub, home: str, *arguments: str, **variables: str) -> None:
     done = subprocess.run(
         [str(BIN / "snakemake"), "--cores", "2", *arguments, "--quiet", "rules"],
-        cwd=checkout.folder, env=hub.environment(checkout.folder / home), capture_output=True, text=True, check=False,
+        cwd=checkout.folder, env=hub.environment(checkout.folder / home, **variables),
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     logs = "\n".join(f"{path}:\n{path.read_text()[-2000:]}" for path in (checkout.folder / "logs").rglob("*.log"))
     assert done.returncode == 0, done.stdout + done.stderr + logs
@@ -79,9 +81,13 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
         "dataset", "someone/rows", {"data/test_sft-00000-of-00001.jsonl": json_lines(training_rows())}
     )
 
+    # jobs are forked: what they read of their environment at import is what they would read themselves
+    home = fresh.folder / "another-home"
+    server = processes.Server(processes.MODULES, hub.environment(home, HF_HUB_OFFLINE="1"))
+    client = server.path_of_jobs.with_name("arc-refinery")
     program, seen = fresh.folder / "results/venv/bin/arc-refinery", fresh.folder / "results/seen.txt"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\necho "offline $HF_HUB_OFFLINE" >> {seen}\nexec {BIN}/arc-refinery "$@"\n')
+    program.write_text(f'#!/bin/sh\necho "offline $HF_HUB_OFFLINE" >> {seen}\nexec {client} "$@"\n')
     program.chmod(0o755)
 
     def change(content: dict[str, Any]) -> None:
@@ -107,7 +113,8 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     run(fresh, hub, "home", "--until", "fetch", *config)
     assert not (fresh.folder / "results/hubbed/tasks").exists()
     hub.stop()
-    run(fresh, hub, "another-home", *config)
+    run(fresh, hub, home.name, *config, BASH_ENV=str(server.path_of_jobs))
+    server.end()
 
     results = fresh.folder / "results/hubbed"
     assert (results / "template/pair.txt").read_text() == "in\n{input}\nout\n{output}\n"
@@ -120,7 +127,7 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
     report = (fresh.folder / "results/hubbed.md").read_text()
     assert f"| someone/tiny | {commit} | `{commit}` |" in report
     assert f"| datasets/someone/rows | default branch | `{rows_commit}` |" in report
-    assert not (fresh.folder / "another-home").exists()  # no job has had a cache to look into
+    assert not home.exists()  # no job has had a cache to look into
     assert seen.read_text() == "offline 1\n" * 2  # one job for each arm
 
     assert not fresh.planned(*config)

@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 
 pytestmark = pytest.mark.training
 
-PRETRAINING = ["python", "-m", "pretraining"]
 FORKED = [sys.executable, "-c", "from pretraining.__main__ import main; main()"]
 SETTINGS = ["--n-chunks", "4", "--chunk-size", "12", "--batch-tokens", "2048", "--no-compile"]
 SETTINGS += ["--chunks-per-checkpoint", "2", "--n-threads", "1"]
@@ -36,7 +35,7 @@ def test_the_mean_with_the_weights_before_is_written(fresh: Checkout, tmp_path: 
     weights = {}
     for share in ("0", "0.25"):
         folder = tmp_path / share
-        command = [*PRETRAINING, "--model", "reading", "--start", TINY, "--start-share", share]
+        command = [*FORKED, "--model", "reading", "--start", TINY, "--start-share", share]
         paths = ["--output", str(folder), "--checkpoint", str(tmp_path / f"{share}.checkpoint")]
         done = fresh.run(*command, *paths, *SETTINGS)
         assert done.returncode == 0, done.stderr
