@@ -66,9 +66,9 @@ class Running:
 
 
 class Server:
-    """Forks programs; ends with this process."""
+    """Forks programs; ends with this process. `within` is a command that starts another."""
 
-    def __init__(self, modules: Iterable[str], variables: Mapping[str, str]) -> None:
+    def __init__(self, modules: Iterable[str], variables: Mapping[str, str], within: Sequence[str] = ()) -> None:
         self._temporary = tempfile.TemporaryDirectory()
         self.address = f"{self._temporary.name}/server"
         client = Path(self._temporary.name) / "arc-refinery"
@@ -78,10 +78,10 @@ class Server:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(self.address)
             listener.listen(100)
-            command = [sys.executable, __file__, str(listener.fileno()), *modules]
+            command = [*within, sys.executable, __file__, str(listener.fileno()), *modules]
             descriptors = [listener.fileno()]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=descriptors, env=variables)
-        atexit.register(self._end)
+        atexit.register(self.end)
 
     def write_client(self, path: Path, command: Sequence[str]) -> None:
         """Write a program that starts a command here, with its own arguments behind it."""
@@ -123,7 +123,7 @@ class Server:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self._process.communicate()
         self._temporary.cleanup()
 
