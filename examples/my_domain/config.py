@@ -9,7 +9,7 @@ from arc_refinery.refining.config import RowsExperiment
 class Experiment(RowsExperiment):
     """Has the keys of every domain whose tasks are rows of a file.
 
-    Change: for keys of your own, narrow a section, here and in a subclass of it (refining/domains/code/config.py does
-    so). The stages that read the section get them. `forms: ClassVar = ("long", "short")` names forms of
-    the feedback, the first of which is the default; `Domain.wording` gets the form.
+    Change: for keys of your own, add a section, and give its class in `section_types` and its value in `own_of`, as
+    refining/domains/arc/config/experiment.py does; `Domain.first_turn` gets it. `forms: ClassVar = ("long", "short")`
+    names forms of the feedback, the first of which is the default; `Domain.wording` gets the form.
     """

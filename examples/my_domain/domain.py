@@ -70,7 +70,7 @@ class Domain(domain.Domain):
         return Task(task_id, text_field(row, "question", where), shown, hidden) if shown else None
 
     # Change: the prompt of a first turn.
-    def first_turn(self, task: Task, rng: np.random.Generator, sampling: config.Sampling, wording: Any) -> Question:
+    def first_turn(self, task: Task, rng: np.random.Generator, own: Any, wording: Any) -> Question:
         examples = "\n".join(f"For n = {case.n} it prints {case.output!r}." for case in task.shown)
         question = f"Write a Python program in a ```python block. {task.question}\n{examples}"
         return Question([Message(role="user", content=question)])

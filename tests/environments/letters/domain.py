@@ -59,7 +59,7 @@ class Domain(domain.Domain):
         super().wording(template, form)  # refuses a template
         return form or "letters"
 
-    def first_turn(self, task: Word, rng: np.random.Generator, sampling: config.Sampling, wording: str) -> Question:
+    def first_turn(self, task: Word, rng: np.random.Generator, own: Any, wording: str) -> Question:
         question = f"Write a text with the letters {', '.join(task.letters)}."
         return Question([Message(role="user", content=question)])
 
