@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from checkout import SMALL, Checkout
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.refining.domains.arc.records import Verdict
+from arc_refinery.reporting.training_plot import PANELS
+from arc_refinery.training.step_metrics import REWARD_TERM
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
@@ -61,6 +64,28 @@ def test_training_executes_its_rewards(finished: Checkout):
     steps = [entry for entry in map(json.loads, lines) if "reward" in entry]
     assert len(steps) == 4
     assert all(0.0 <= entry["reward"] <= 10.0 for entry in steps)
+
+
+# Metrics without a panel: TRL's own, and parts of those that have one
+UNPLOTTED = (
+    *("step", "epoch", "learning_rate", "num_tokens", "reward_std", "rewards/*", "frac_reward_zero_std", "tools/*"),
+    *("clip_ratio/*", "completions/clipped_ratio", "completions/*terminated_length"),
+    *("repetition", "reward/finished", "reward/truncated", "calls", "share/answered"),
+    *("share/crash", "share/invalid_output", "share/protocol"),
+)
+
+
+@pytest.mark.parametrize("kind", ["refining", "tool use"])
+def test_each_logged_metric_has_a_panel_or_is_named_here(
+    kind: str, finished_once: Checkout, finished_tools_once: Checkout
+):
+    folder = (finished_once if kind == "refining" else finished_tools_once).folder / "results"
+    (log,) = folder.glob("*/adapters/trained/training.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    logged = {name for line in lines for name, value in line.items() if isinstance(value, int | float)}
+    drawn = {name for panel in PANELS for name in [*panel.lines, *(panel.band or ())]}
+    lacking = {name for name in logged - drawn if not name.startswith(REWARD_TERM)}
+    assert {name for name in lacking if not any(fnmatch(name, pattern) for pattern in UNPLOTTED)} == set()
 
 
 def test_others_can_read_an_adapter_as_far_as_they_can_read_anything(finished: Checkout):
