@@ -37,7 +37,7 @@ REFINING: dict[str, Changes] = {
     },
     "from the hub": {
         "model": {"path": "owner/model", "window": 1024, "template": "learned"},
-        "template_rows": {"source": "hub", "path": "rows.jsonl", "repository": "owner/messages", "files": "*"},
+        "arc.template_rows": {"source": "hub", "path": "rows.jsonl", "repository": "owner/messages", "files": "*"},
         "problems": HUB,
     },
     "another model from the hub": {
@@ -45,7 +45,10 @@ REFINING: dict[str, Changes] = {
         "evaluation.arms.2": {"name": "by-other", "turns": [{"n_predictions": 16, "model": "other"}]},
     },
     "words": {"model.template": "words", "problems": {"source": "file", "path": "rows.jsonl"}},
-    "words from a file": {"model.template": "learned", "template_rows": {"source": "file", "path": "messages.jsonl"}},
+    "words from a file": {
+        "model.template": "learned",
+        "arc.template_rows": {"source": "file", "path": "messages.jsonl"},
+    },
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
     "pass rates": {"training.select": {"min_pass_rate": 0.1, "max_pass_rate": 0.9}},
@@ -98,7 +101,7 @@ def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[
             yield from settings(value, inner)
         elif isinstance(value, tuple) and value and isinstance(value[-1], BaseModel):
             yield from settings(value[-1], (*inner, str(len(value) - 1)))
-        elif isinstance(value, dict) and value:
+        elif isinstance(value, dict) and value and all(isinstance(entry, BaseModel) for entry in value.values()):
             yield from (setting for key, entry in value.items() for setting in settings(entry, (*inner, key)))
         else:
             yield ".".join(inner), field, value

@@ -176,7 +176,8 @@ def stand_in(folder: Path, seconds: float = 0.0) -> str:
     code = (
         f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); import handmade_programs as handmade; "
         f"handmade.seconds_per_prompt = {seconds}; "
-        "from arc_refinery.sampling.backends import BACKENDS; BACKENDS['transformers'] = 'handmade_programs:Sampler'; "
+        "from arc_refinery.config import BACKENDS; usual = BACKENDS['transformers']; "
+        "BACKENDS['transformers'] = usual._replace(sampler='handmade_programs:Sampler'); "
         "from arc_refinery.cli import main; main()"
     )
     processes.server().write_client(folder / "bin/arc-refinery", [sys.executable, "-c", code])

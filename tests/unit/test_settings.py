@@ -66,16 +66,11 @@ READ_BY = {
     "kind": ["Snakefile"],
     "domain": ["workflow/arc_refinery/jobs.py"],
     "compare": ["workflow/arc_refinery/config/inputs.py"],
-    "template_rows.min_share": ["rules/wording.smk"],
-    "training.evaluated_tasks": ["workflow/arc_refinery/refining/inputs.py"],
     "data.train.shards": ["workflow/arc_refinery/tool_use/config/experiment.py"],  # refused: nothing is split there
     "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.primary": ["workflow/arc_refinery/refining/report/report.py"],
     "evaluation.sets.caveat": ["workflow/arc_refinery/refining/report/report.py"],
     "evaluation.sets.validation": ["workflow/arc_refinery/refining/report/report.py"],
-    # those of `model`, whose conversations its answers continue
-    "models.other.template": ["workflow/arc_refinery/refining/config/experiment.py"],
-    "models.other.colors": ["workflow/arc_refinery/refining/domains/arc/config/experiment.py"],
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
         for job in ("cpu", "sample", "train")

@@ -94,7 +94,8 @@ def test_after_the_rule_fetch_no_job_needs_the_hub(hub: Hub, fresh: Checkout):
         content["experiment"] = "hubbed"
         content["resources"] = {"sample": {"venv": str(program.parents[1])}}
         content["model"] |= {"path": "someone/tiny", "revision": commit, "template": "learned"}
-        content["template_rows"] = {"source": "hub", "repository": "someone/rows", "files": "*test_sft*"}
+        rows = {"source": "hub", "repository": "someone/rows", "files": "*test_sft*"}
+        content["arc"] = {"template_rows": rows}
         content["problems"] = {"source": "hub", "repository": "someone/problems", "filename": "data_100k.jsonl"}
         content["parts"] |= {"n_parts": 1, "tasks_per_part": 4}
         content["training"]["prompts"] = "first-turn"

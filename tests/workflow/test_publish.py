@@ -54,7 +54,7 @@ def greedy(checkout: Checkout, prompts: Path, output: Path, adapter: str | None 
         "model": {"path": TINY, "template": "compact", "backend": "transformers", "window": 1024},
         "sampling": {"temperature": 0, "max_output_tokens": N_TOKENS},
     }
-    done = checkout.run(*words_of("sample", settings, prompts=prompts, adapter=adapter, output=output))
+    done = checkout.run("arc-refinery", *words_of("sample", settings, prompts=prompts, adapter=adapter, output=output))
     assert done.returncode == 0, done.stderr
     attempts = list(records.read(output, Attempt))
     return list({attempt.prompt_id: attempt.completion for attempt in attempts}.values())

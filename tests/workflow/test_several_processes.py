@@ -84,8 +84,8 @@ def make_prompts(folder: Path) -> None:
     tasks, difficulty = folder / "tasks.parquet", {"max_side": 6}
     task_set = {"name": "few", "source": "generator", "n_tasks": 8, "seed": 3} | difficulty
     do("evaluation_tasks", {"task_set": task_set, "sandbox": {}}, output=tasks)
-    sampling = {"n_predictions": 1, "batch_size": 1, "test_inputs": "one", "max_output_tokens": 48}
-    settings = {"model": MODEL, "sampling": sampling, "branch": "training"}
+    sampling = {"n_predictions": 1, "batch_size": 1, "max_output_tokens": 48}
+    settings = {"model": MODEL, "sampling": sampling, "own": {"test_inputs": "one"}, "branch": "training"}
     do("first_prompts", settings, tasks=tasks, output=folder / "prompts.parquet")
 
 

@@ -21,10 +21,6 @@ ARMS = [
     {"name": "four-turns", "turns": [{"n_predictions": 4}] * 4},
     {"name": "by-another", "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "blurred"}]},
     {"name": "from-another", "turns": [{"n_predictions": 8, "model": "blurred"}, {"n_predictions": 8}]},
-    {
-        "name": "one-parent",
-        "turns": [{"n_predictions": 8}, {"n_predictions": 8, "select": "best", "n_parents": 1, "include_errors": True}],
-    },
 ]
 
 
@@ -99,18 +95,6 @@ def test_seeds_of_sampling_give_other_prompts_and_other_completions(run: Checkou
     assert [attempt.task_id for attempt in first] == [attempt.task_id for attempt in second]
     assert [attempt.detail.augmentation for attempt in first] != [attempt.detail.augmentation for attempt in second]
     assert [attempt.completion for attempt in first] != [attempt.completion for attempt in second]
-
-
-def test_a_turn_chooses_its_parents_as_it_says(run: Checkout) -> None:
-    usual, own = (attempts(run, f"{arm}-sampling-0-turn2") for arm in ("by-another", "one-parent"))
-
-    def most_parents(from_turn: list[Attempt]) -> int:
-        return max(
-            len({attempt.parent_id for attempt in from_turn if attempt.task_id == task})
-            for task in {attempt.task_id for attempt in from_turn}
-        )
-
-    assert (most_parents(usual), most_parents(own)) == (2, 1)
 
 
 def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:

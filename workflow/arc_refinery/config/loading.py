@@ -200,7 +200,7 @@ def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
         if needs.venv:
             packages = next(Path(needs.venv).glob("lib/python3*/site-packages"), Path(needs.venv))
         needed = {f"{BACKENDS[name].title} ({key}: {value})": BACKENDS[name].package for key, value, name in settings}
-        lacking = sorted(what for what, package in needed.items() if not any(packages.glob(f"*{package}*")))
+        lacking = sorted(what for what, package in needed.items() if package and not any(packages.glob(f"*{package}*")))
         if needs.gpus and (kind == "sample" or experiment.training) and any(packages.glob("torch-*+cpu.dist-info")):
             lacking.append(f"a torch for GPUs (resources.{kind}.gpus: {needs.gpus})")
         if lacking:

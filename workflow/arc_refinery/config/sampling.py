@@ -23,16 +23,14 @@ class Backend(NamedTuple):
 
     title: str
     sampler: str  # class that is called as `open_sampler` (sampling/backends.py), loaded when it is used
-    package: str  # installed where it samples
+    package: str = ""  # installed where it samples, if this package does not require it
     keys: tuple[str, ...] = ()  # keys of `model` that it alone has; they are off by default
     refused: Mapping[str, str] = {}  # other keys that must be off, and why
     has_own_memory: bool = False  # takes a share of a GPU, so that MIG matters
 
 
 BACKENDS: Mapping[BackendName, Backend] = {
-    "transformers": Backend(
-        "transformers", "arc_refinery.sampling.transformers_sampler:TransformersSampler", "transformers"
-    ),
+    "transformers": Backend("transformers", "arc_refinery.sampling.transformers_sampler:TransformersSampler"),
     "vllm": Backend(
         "vLLM",
         "arc_refinery.sampling.vllm_sampler:VllmSampler",

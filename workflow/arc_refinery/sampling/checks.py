@@ -37,7 +37,7 @@ class _GenerationSettings(BaseModel):
 def check_model(model: ModelConfig, adapter: Path | None) -> Any:
     """Return the tokenizer; raise `InputError` if the backend is not installed, or window or adapter do not fit."""
     backend = BACKENDS[model.backend]
-    if find_spec(backend.package) is None:
+    if backend.package and find_spec(backend.package) is None:
         raise InputError(f"backend is {model.backend}, which is not installed here; see docs/run.md, or use another")
     if backend.has_own_memory:
         check_mig()
