@@ -51,6 +51,7 @@ VALUES: dict[str, list[Any]] = {
     "comparisons": [[["refine-trained", "refine-base"]]],
     "form": ["residual"],
     "model": ["other"],
+    "models": [{"other": {"path": "workflow/models/tiny", "window": 600}}],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
     "primary": [{"set": "heldout", "arms": ["refine-trained", "refine-base"]}],
     "retry_on": [["OSError"]],

@@ -51,7 +51,7 @@ def publish(
 def greedy(checkout: Checkout, prompts: Path, output: Path, adapter: str | None = None) -> list[str]:
     """The likeliest completion of each prompt, by the pipeline's own sampler."""
     settings = {
-        "model": {"path": TINY, "template": "compact", "backend": "transformers", "window": 1024},
+        "model": {"path": TINY, "backend": "transformers", "window": 1024},
         "sampling": {"temperature": 0, "max_output_tokens": N_TOKENS},
     }
     done = checkout.run("arc-refinery", *words_of("sample", settings, prompts=prompts, adapter=adapter, output=output))

@@ -421,9 +421,10 @@ class Refining(Compared[Arm]):
         if not isinstance(config, dict):
             return config
         refinement, training = config.get("refinement", {}), config.get("training")
-        config = config | {"refinement": {"include_errors": cls.refines_errors} | refinement}
+        if isinstance(refinement, dict):
+            config = config | {"refinement": {"include_errors": cls.refines_errors} | refinement}
         if isinstance(training, dict) and isinstance(grpo := training.get("grpo"), dict):
-            config |= {"training": training | {"grpo": {"rewards": [cls.usual_reward]} | grpo}}
+            config = config | {"training": training | {"grpo": {"rewards": [cls.usual_reward]} | grpo}}
         return config
 
     @model_validator(mode="after")
