@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[Any]] = {
     "stop_token": TEXTS - {""},
     "max_steps": {-1},  # no limit
     "weight": {-1, 1e-300},  # weight of a reward: a penalty
-    "frequency_penalty": {-1},
+    "template": {""},  # the usual one
     "requirements": {""},  # none
     "venv": {""},
 }
