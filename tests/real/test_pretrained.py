@@ -74,7 +74,6 @@ CODE: dict[str, Any] = {
     "training": {
         "max_completion_length": 48,
         "max_seq_length": 768,
-        "evaluated_tasks": "keep",
         "lora": {"lora_r": 4},
         "grpo": GRPO,
     },

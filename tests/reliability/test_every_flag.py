@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[Any]] = {
     "stop_token": {" ", "a\nb"},
     "system": {"", " ", "a\nb"},
     "template": {""},  # the usual one
+    "form": {""},
 }
 
 

@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[Any]] = {
     "max_steps": {-1},  # no limit
     "weight": {-1, 1e-300},  # weight of a reward: a penalty
     "template": {""},  # the usual one
+    "form": {""},
     "requirements": {""},  # none
     "venv": {""},
 }

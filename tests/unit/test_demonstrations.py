@@ -167,7 +167,7 @@ def test_incorrect_attempts_are_refined_best_first_into_the_source(renderer: Ren
         n_tokens=n_tokens,
     )
     assert "my answer good<|end|><|user|>Executing your program gave:" in text
-    assert [row.parent_id for row in rows_of([poor, good], renderer, n_parents=1)] == ["it/good"]
+    assert [row.parent_id for row in rows_of([poor, good], renderer)] == ["it/good", "it/poor"]
     assert [row.parent_id for row in rows_of([poor, good], renderer, n_considered=1)] == ["it/poor"]
 
 
@@ -182,7 +182,7 @@ def test_the_source_does_not_answer_an_augmented_task(renderer: Renderer):
     plain = asked(renderer)
     turned = with_detail(replace(plain, prompt_id="it/turn1-001"), augmentation=TURNED)
     counts: Counter[str] = Counter()
-    rows = rows_of([attempt(turned, "turned", 0.5), attempt(plain, "plain", 0.0)], renderer, counts, n_parents=1)
+    rows = rows_of([attempt(turned, "turned", 0.5), attempt(plain, "plain", 0.0)], renderer, counts)
     assert [row.parent_id for row in rows] == ["it/plain"]
     assert counts["n_tasks_without_target"] == 0
     assert rows_of([attempt(turned, "turned")], renderer, counts) == []

@@ -315,7 +315,7 @@ def test_a_form_of_arcs_feedback_is_refused_with_the_known_ones():
     arms = [{"name": "refine", "turns": [{"n_predictions": 2}, {"n_predictions": 2}]}]
     sets = [{"name": "small", "source": "generator", "n_tasks": 4}]
     changes: dict[str, Any] = {"evaluation": {"sets": sets, "arms": arms}, "refinement": {"form": "odd"}}
-    with pytest.raises(ConfigError, match=r"refinement\.form.*'given'.*'residual'"):
+    with pytest.raises(ConfigError, match=r"refinement\.form is 'odd'; expected given, residual"):
         validate_experiment(content("arc", **changes), "mine.yaml")
 
 

@@ -77,7 +77,7 @@ def demo(**changes: object) -> ArcExperiment:
 def test_the_files_and_tests_that_the_page_names_exist():
     table = PAGE.partition("## I want to change ...")[2].partition("\n## ")[0]
     named = [ROOT / "workflow/arc_refinery" / file for file in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", table)]
-    named += [ROOT / "tests/unit" / test for test in re.findall(r"(?<!/)test_\w+\.py", table)]
+    named += [ROOT / "tests/unit" / test for test in re.findall(r"(?<![/\w])test_\w+\.py", table)]
     assert len(named) > 40
     assert [str(path) for path in named if not path.exists()] == []
 
@@ -182,7 +182,7 @@ def test_a_column_of_the_comparisons_is_one_entry(package: Copy):
     assert row[header.index("ratio")] == "1.50"
 
 
-def test_a_sampler_is_a_module_and_its_name_in_three_places(package: Copy):
+def test_a_sampler_is_a_module_and_its_record(package: Copy):
     (package.folder / "arc_refinery/sampling/echo_sampler.py").write_text(
         dedent(
             """
@@ -203,10 +203,10 @@ def test_a_sampler_is_a_module_and_its_name_in_three_places(package: Copy):
         )
     )
     door, sampling = "a sampler", "sampling/"
-    vllm = '    "vllm": "arc_refinery.sampling.vllm_sampler:VllmSampler",\n'
-    echo = vllm.replace("vllm", "echo").replace("Vllm", "Echo")
-    package.change(door, f"{sampling}backends.py", vllm, vllm + echo)
-    package.change(door, "config/sampling.py", '["transformers", "vllm"]', '["transformers", "vllm", "echo"]')
+    config, vllm = "config/sampling.py", '    "vllm": Backend(\n'
+    echo = '    "echo": Backend("echo", "arc_refinery.sampling.echo_sampler:EchoSampler"),\n'
+    package.change(door, config, vllm, echo + vllm)
+    package.change(door, config, '["transformers", "vllm"]', '["transformers", "vllm", "echo"]')
     counted = '            case "transformers":\n                shape, width'
     package.change(
         door, f"{sampling}gpu_memory.py", counted, counted.replace('"transformers"', '"transformers" | "echo"')

@@ -417,7 +417,7 @@ def test_attempts_on_tasks_with_unknown_outputs_are_graded_and_refined(
     records.write(tmp_path / "tasks.parquet", Task, tasks.values(), 0, {})
     do(
         "grade",
-        {"sandbox": {"wall_seconds": 60.0}},
+        {"sandbox": {"cpu_seconds": 30.0}},
         attempts=folder / "attempts/000.parquet",
         tasks=tmp_path / "tasks.parquet",
         output=folder / "verdicts/000.parquet",

@@ -36,8 +36,9 @@ def tasks(tmp_path: Path) -> Path:
 
 
 def first_prompts(tasks: Path, window: int, **flags: Any) -> None:
-    sampling = {"n_predictions": 4, "batch_size": 2, "use_data_augmentation": False, "max_output_tokens": 8}
+    sampling = {"n_predictions": 4, "batch_size": 2, "max_output_tokens": 8}
     settings = {"model": MODEL | {"window": window}, "sampling": sampling, "branch": "turn1"}
+    settings["own"] = {"use_data_augmentation": False}
     do("first_prompts", settings, tasks=tasks, output=tasks.with_name("prompts.parquet"), **flags)
 
 

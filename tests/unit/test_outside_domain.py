@@ -118,24 +118,29 @@ def test_a_domain_with_one_wording_has_no_templates(monkeypatch: pytest.MonkeyPa
 
 OWN_KEYS = """
     from arc_refinery.config import PositiveInt
+    from arc_refinery.config.base import Strict
     from arc_refinery.refining import config
 
     class Problems(config.Problems):
         longest: PositiveInt = 9
 
-    class Sampling(config.Sampling):
-        hint: bool = False
+    class Hints(Strict):
+        n_hints: PositiveInt = 1
 
     class TaskSet(config.RowsSet):
         longest: PositiveInt = 9
 
-    class Evaluation(config.RowsEvaluation):
-        sets: tuple[TaskSet, ...]
-
     class Experiment(config.RowsExperiment):
         problems: Problems | None = None
-        sampling: Sampling
-        evaluation: Evaluation
+        evaluation: config.Evaluation[TaskSet]
+        hints: Hints = Hints()
+
+        @classmethod
+        def section_types(cls):
+            return super().section_types() | {"own": Hints}
+
+        def own_of(self, tasks):
+            return self.hints
     """
 
 
@@ -172,7 +177,7 @@ def arguments(stage: str, job: Job, experiment: Any, **files: str) -> dict[str, 
 
 def test_keys_of_a_domain_reach_the_stages_that_read_them(own_keys: str):
     config = content(own_keys, problems={"path": "w.json", "longest": 3}, parts={"n_parts": 1})
-    config["sampling"]["hint"] = True
+    config["hints"] = {"n_hints": 2}
     config["evaluation"]["sets"][0]["longest"] = 4
     experiment: Any = validate_experiment(config, "mine.yaml")
     split = arguments("tasks", jobs.tasks(experiment), experiment, output="t")
@@ -180,7 +185,7 @@ def test_keys_of_a_domain_reach_the_stages_that_read_them(own_keys: str):
     collected = arguments("evaluation_tasks", jobs.evaluation_tasks(experiment, "small"), experiment, output="t")
     assert collected["task_set"] == experiment.evaluation.sets[0]
     first = jobs.first_prompts(experiment, "small", "turn1")
-    assert arguments("first_prompts", first, experiment, tasks="t", output="p")["sampling"].hint
+    assert arguments("first_prompts", first, experiment, tasks="t", output="p")["own"].n_hints == 2
 
 
 def test_a_key_that_the_domain_does_not_know_is_refused(own_keys: str):

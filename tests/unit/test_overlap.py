@@ -143,20 +143,14 @@ def test_a_primary_comparison_on_what_is_trained_on_is_refused(wording: Wording)
     with pytest.raises(ConfigError) as error:
         make_experiment(primary="old")
     wording(error.value)
-    with pytest.raises(ConfigError) as error:
-        make_experiment(primary="new", evaluated_tasks="keep")
-    wording(error.value)
 
 
 def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
     path = ["<results>/training/overlap.parquet"]
-    leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
-    assert (inputs.left_out_of_training(leaving_out), inputs.left_out_of_training(keeping)) == (
-        path,
-        [],
-    )
-    assert all(set(path) <= set(inputs.report_inputs(settings)) for settings in (leaving_out, keeping))
-    assert inputs.trained_and_evaluated(leaving_out)["evaluated"] == ["<results>/tasks/new.parquet"]
+    experiment = make_experiment()
+    assert inputs.left_out_of_training(experiment) == path
+    assert set(path) <= set(inputs.report_inputs(experiment))
+    assert inputs.trained_and_evaluated(experiment)["evaluated"] == ["<results>/tasks/new.parquet"]
 
 
 def write_prompts(path: Path, tasks: str) -> None:
@@ -172,17 +166,15 @@ def test_the_report_says_what_was_trained_on(tmp_path: Path, wording: Wording) -
     records.write(tmp_path / "training/overlap.parquet", Overlap, overlaps, 0, {})
     write_prompts(tmp_path / "old/training/prompts.parquet", "abc")
     sizes = {"old": 400, "new": 120}
-    leaving_out, keeping = make_experiment(), make_experiment(evaluated_tasks="keep")
+    experiment = make_experiment()
     with pytest.raises(RecordError) as error:
         trained_on(make_experiment(primary="new"), tmp_path, sizes)
     wording(error.value)
-    for experiment in (keeping, leaving_out):
-        if experiment == leaving_out:
-            write_prompts(tmp_path / "old/training/prompts.parquet", "c")
+    for learned in ("abc", "c"):
+        write_prompts(tmp_path / "old/training/prompts.parquet", learned)
         said = trained_on(experiment, tmp_path, sizes)
         wording("\n".join(f"{name}: {sentence}" for name, sentences in said.items() for sentence in sentences))
-    assert "also in `new` | 2 |" in "\n".join(left_out(leaving_out, tmp_path))
-    assert left_out(keeping, tmp_path) == []
+    assert "also in `new` | 2 |" in "\n".join(left_out(experiment, tmp_path))
 
 
 def test_rows_with_evaluated_tasks_are_found(tmp_path: Path) -> None:

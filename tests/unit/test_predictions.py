@@ -178,7 +178,7 @@ def test_imported_predictions_are_graded_in_the_form_that_the_model_saw(tmp_path
         predictions=predictions, tasks_path=tasks, output=attempts, prompts_output=prompts, model_path=TINY
     ).run()
     verdicts = tmp_path / "verdicts.parquet"
-    do("grade", {"sandbox": {"wall_seconds": 60.0}}, attempts=attempts, tasks=tasks, output=verdicts)
+    do("grade", {"sandbox": {"cpu_seconds": 30.0}}, attempts=attempts, tasks=tasks, output=verdicts)
     plain, flipped = records.read(verdicts, Verdict)
     assert (plain.status, flipped.status, flipped.score, flipped.solved) == ("error", "ok", 1.0, True)
     assert flipped.detail.train_outputs[0].tolist() == GIVEN.tolist()

@@ -125,7 +125,7 @@ def score(
 
     metrics: dict[str, float] = {}
     common = {"learning_rate": 1e-3, "num_generations": len(texts), "gradient_accumulation_steps": 1}
-    grpo = Grpo.model_validate(common | settings)
+    grpo = Grpo.model_validate(common | {"rewards": ["arc-v2-no-pixel-score"]} | settings)
     scorer = Scorer(grpo, Reward(grpo.rewards, FUNCTIONS), ARC, (executor,), [END], [TrainingPrompt.of(ARC, source)])
     earned = scorer(
         prompt_index=[0] * len(texts),

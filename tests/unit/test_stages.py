@@ -46,7 +46,7 @@ OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
         (Grpo, [TUNING], OF_A_TRAINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
         (Grpo, [PROMPTS], {"rollout", "n_turns"}),
-        (PromptedModel, [PROMPTS, TUNING], OF_VLLM | {"template", "colors"}),
+        (PromptedModel, [PROMPTS, TUNING], OF_VLLM | {"template"}),
         (config.ModelConfig, [TUNING], OF_VLLM),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
         (Sft, [ROWS], {"demonstrations"}),
@@ -97,7 +97,7 @@ def _settings(planned: dict[str, Job], name: str) -> str | None:
         (lambda c: c["training"]["sft"].update(save_steps=3), set()),
         (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5, report_to=["wandb"]), set()),
         (lambda c: c["training"]["lora"].update(lora_r=4), {"train trained", "sft sft"}),
-        (lambda c: c["training"]["sft"].update(demonstrations={"n_parents": 2}), {"demonstrations"}),
+        (lambda c: c["training"]["sft"].update(demonstrations={"max_pass_rate": 0.5}), {"demonstrations"}),
         (lambda c: c["training"].update(select={"max_pass_rate": 0.5}), {"training_prompts"}),
         (lambda c: c["training"].update(max_seq_length=900), {"train trained", "training_prompts", "demonstrations"}),
         (

@@ -23,7 +23,8 @@ from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor import machine
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
 from arc_refinery.refining.config import Grpo, Sampling
-from arc_refinery.refining.domains.arc.config import Showing, TaskSet
+from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
+from arc_refinery.refining.domains.arc.config import REWARDS, Showing, TaskSet
 from arc_refinery.runs.project import project_files
 from arc_refinery.runs.screen import own_lines
 
@@ -218,12 +219,17 @@ def _train(model: ModelConfig, lora: Lora, settings: PolicyGradient, prompts: Pa
     rank = max(lora.lora_r, EIGHT_BIT_RANK) if settings.optimizer == "adamw_8bit" else lora.lora_r
     adapter = lora.model_copy(update={"lora_r": rank, "target_modules": Lora().target_modules})  # the embedded model's
     kind = Grpo if isinstance(small, Grpo) else PolicyGradient  # others have keys of their own
+    grpo = small.model_dump(include=set(kind.model_fields))
+    if any(
+        term.reward not in {*REWARDS, *ATTEMPT_REWARDS} and not term.own_code for term in getattr(small, "rewards", ())
+    ):
+        grpo["rewards"] = ["solved"]  # those of another domain
     trained = {"path": str(MODEL), "template": TEMPLATE, "dtype": model.dtype, "n_threads": model.n_threads}
     job = {
         "domain": "arc",
         "model": trained | {"window": WINDOW},
         "lora": adapter.model_dump(),
-        "grpo": small.model_dump(include=set(kind.model_fields)),
+        "grpo": grpo,
         "guard": {},
         "refinement": {},
         "lengths": {"max_completion_length": N_TOKENS, "max_seq_length": WINDOW},

@@ -148,7 +148,9 @@ class Refining(Compared[Arm]):
             try:
                 models[name] = type(self.model).model_validate(usual | dict(changes))
             except ValidationError as error:
-                raise ValueError("; ".join(f"models.{name}.{explain(fault)}" for fault in faults_of(error))) from None
+                raise ValueError(
+                    "; ".join(f"models.{name}.{explain(fault, type(self.model))}" for fault in faults_of(error))
+                ) from None
         return models
 
     @property
