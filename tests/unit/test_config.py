@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from checkout import ROOT
+from experiments import put
 from messages import Wording
 
 from arc_refinery.config import (
@@ -24,6 +25,7 @@ from arc_refinery.config import (
     validate_experiment,
 )
 from arc_refinery.config import docs as config_docs
+from arc_refinery.config.base import GONE
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config import Arm, Refining, Turn
@@ -780,3 +782,39 @@ def test_an_image_or_archive_of_an_environment_is_not_looked_into(
 
 def test_a_run_without_a_gpu_or_vllm_needs_no_other_environment() -> None:
     assert environment_warnings(load_experiment(ROOT / "config/config.yaml"), "c.yaml") == []
+
+
+# keys of earlier versions
+
+GONE_KEYS = [
+    "training.grpo.epsilon",
+    "training.grpo.keep_best",
+    "training.guard.max_kl",
+    "training.sft.loss_type",
+    "model.kv_cache_dtype",
+    "sandbox.wall_seconds",
+    "resources.train.gpu_cuda",
+    "resources.cpu.disk_mb",
+    "evaluation.arms.1.turns.1.n_parents",
+    "training.evaluated_tasks",
+    "sampling.test_inputs",
+    "template_rows",
+    "parts.use_data_augmentation",
+    "model.colors",
+    "arc.template_rows.min_share",
+]
+
+
+@pytest.mark.parametrize("place", GONE_KEYS)
+def test_a_key_of_an_earlier_version_is_named_with_what_became_of_it(content: dict[str, Any], place: str):
+    content["arc"] = {"template_rows": {"source": "file", "path": "rows.jsonl"}}
+    content["model"]["template"] = "learned"
+    put(content, place, 1)
+    with pytest.raises(ConfigError) as caught:
+        validate_experiment(content, "mine.yaml")
+    assert f"mine.yaml: {place} is gone: " in str(caught.value)
+
+
+def test_each_line_on_keys_that_are_gone_is_for_one_of_these():
+    named = [re.sub(r"\.\d+", "", place) for place in GONE_KEYS]
+    assert [pattern for pattern in GONE if not any(re.fullmatch(pattern, place) for place in named)] == []
