@@ -25,14 +25,14 @@ HELDOUT = {"base": (2, 0.1), "steps@10": (4, 0.4), "steps@20": (1, 0.2)}
 N_TASKS = 4
 
 
-def experiment(training: dict[str, Any] | None = None) -> ArcExperiment:
+def experiment(training: dict[str, Any] | None = None, arms: int = 2) -> ArcExperiment:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"] |= {"keep_steps": [10, 20], **(training or {})}
     content["training"]["grpo"] |= {"max_steps": 30, "save_steps": 10}
     content["evaluation"]["arms"] = [
         {"name": "base", "turns": [{"n_predictions": 8}]},
         {"name": "steps", "turns": [{"n_predictions": 8, "adapter": "trained@*"}]},
-    ]
+    ][-arms:]
     content["evaluation"]["primary"] = None
     return validate_experiment(content, "test", ArcExperiment)
 
@@ -125,6 +125,16 @@ def test_without_a_validation_set_no_step_is_chosen(tmp_path: Path, wording: Wor
     (sentence,) = (block for block in blocks if "`validation: true`" in block)
     wording(sentence)
     assert "Chosen on" not in "\n".join(blocks)
+
+
+def test_without_an_untrained_arm_the_first_kept_step_is_the_first(tmp_path: Path):
+    settings = experiment(arms=1)
+    both = sets(settings, validation=True, heldout=False)
+    kept = {"steps@10": (3, 0.2), "steps@20": (1, 0.1)}
+    tables = [(both[name], results(kept)) for name in ("validation", "heldout")]
+    section = "\n".join(over_steps.section(settings, tables, Attachments(str(tmp_path))))
+    assert "against step 20" in section and "against step 0" not in section
+    assert "75.0 % solved at the first step, 25.0 % at the last step" in section
 
 
 def test_trainings_that_keep_no_step_have_no_section(tmp_path: Path):

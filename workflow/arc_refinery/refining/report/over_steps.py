@@ -67,11 +67,11 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
                 _table(series, SHORT),
                 folded("All metrics", _table(series, {metric: metric for metric in series.metrics})),
             ]
-        seen = [
-            f"on {series.task_set.name} {percent(series.by_step[0][SOLVED].mean)} solved before, "
-            f"{percent(series.by_step[max(series.by_step)][SOLVED].mean)} at the last step"
-            for series in all_series
-        ]
+        seen = []
+        for series in all_series:
+            first, last = (series.by_step[step][SOLVED].mean for step in (min(series.by_step), max(series.by_step)))
+            begin = "before" if 0 in series.by_step else "at the first step"
+            seen.append(f"on {series.task_set.name} {percent(first)} solved {begin}, {percent(last)} at the last step")
         blocks += [f"![Metrics over the steps of {name}: {'; '.join(seen)}]({plot})", f"[As CSV]({table})."]
     if not blocks:
         return []
@@ -111,9 +111,9 @@ def _step_choices(all_series: Sequence[Series]) -> Iterator[str]:
 
 
 def _gains(series: Series, step: int) -> str:
-    """Return by how many points a step solves more tasks than the untrained model and than the last step."""
+    """Return by how many points a step solves more tasks than the last one, and than the untrained model, if any."""
     texts = []
-    for other in sorted({0, max(series.solved)} - {step}):
+    for other in sorted({0, max(series.solved)} & series.solved.keys() - {step}):
         difference = match_runs(series.solved[step], series.solved[other]).difference
         texts.append(f"{points_text(difference)} against step {other}")
     return f" ({', '.join(texts)})"
