@@ -71,7 +71,6 @@ def test_a_removed_job_fails_its_run(sampling: Run, pool: Pool):
     ("gpu_needs", "text"),
     [
         ({"gpu_mem_mb": 48000}, "GPUsMinMemory 48000"),
-        ({"gpu_cuda": 13.1}, "GPUsMinRuntime 13010"),
         ({"gpus": 2}, "GPUsMinCapability 8.0"),  # one of the two cards has 7.5
     ],
 )

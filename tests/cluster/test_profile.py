@@ -19,10 +19,10 @@ pytestmark = pytest.mark.pool
 
 REST_OF_UUID = "-70bc-6494-6d62-1b77a9a7f29f"
 NEEDS: dict[str, dict[str, Any]] = {
-    "cpu": {"cpus": 2, "mem_mb": 1500, "disk_mb": 3000, "runtime": 30},
+    "cpu": {"cpus": 2, "mem_mb": 1500, "runtime": 30},
     "sample": {
         "cpus": 1, "mem_mb": 2500, "disk_mb": 4000, "runtime": 90, "gpus": 1, "gpu_mem_mb": 20000,
-        "gpu_capability": 8.6, "requirements": 'Machine == "no-such-machine"',
+        "requirements": 'Machine == "no-such-machine"',
     },
 }  # fmt: skip
 
@@ -41,11 +41,13 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     plain |= {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "NCCL_DEBUG": "INFO", "FLASHINFER_WORKSPACE_BASE": "/f"}
     plain |= {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCHINDUCTOR_CACHE_DIR": "/inductor"}
     secret = {"WANDB_API_KEY": "secret", "CCACHE_DIR": "secret"}
-    run = condor(prepared, "--force", SHARD, "results/small/tasks/heldout.parquet", config=changed, **plain, **secret)
+    targets = ["--force", SHARD, "results/small/tasks/heldout.parquet"]
+    set_by_hand = ["--set-resources", "sample:gpus_minimum_capability=8.6"]
+    run = condor(prepared, *targets, *set_by_hand, config=changed, **plain, **secret)
     gpu_job, cpu_job = run.job("sample"), run.job("evaluation_tasks")
     expected: dict[str, dict[str, Any]] = {
         "evaluation_tasks": {
-            "RequestCpus": 2, "RequestMemory": 1500, "RequestDisk": 3000 * 1024, "AllowedJobDuration": 30 * 60
+            "RequestCpus": 2, "RequestMemory": 1500, "RequestDisk": 2000 * 1024, "AllowedJobDuration": 30 * 60
         },
         "sample": {
             "RequestCpus": 1, "RequestMemory": 2500, "RequestDisk": 4000 * 1024, "AllowedJobDuration": 90 * 60,
@@ -91,10 +93,10 @@ def test_a_job_on_a_gpu_is_told_which_and_completes_its_name(
     stand_in = tmp_path / "nvidia-smi"
     stand_in.write_text(f'#!/bin/sh\necho "GPU 0: a stand-in (UUID: $CUDA_VISIBLE_DEVICES{REST_OF_UUID})"\n')
     stand_in.chmod(0o755)
-    needs = {"cpu": {"gpus": 1, "gpu_mem_mb": 20000}}
-    changed = prepared.change(lambda config: config.update(resources=needs), LONG)
+    wanted = {"request_gpus": "1", "htcondor_gpus_min_mem_mb": "20000", "gpus_minimum_capability": "8.0"}
+    set_by_hand = ["--set-resources", *(f"evaluation_tasks:{name}={value}" for name, value in wanted.items())]
     path = f"{tmp_path}{os.pathsep}{pool.environment['PATH']}"
-    run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", config=changed, PATH=path)
+    run = condor(prepared, "--force", "results/small/tasks/heldout.parquet", *set_by_hand, config=LONG, PATH=path)
     assert run.end() == 0, run.explain()
     (job,) = pool.jobs('regexp("^evaluation_tasks-", JobBatchName) && RequestGPUs == 1', history=True)
     name = job["AssignedGPUs"]

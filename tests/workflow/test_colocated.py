@@ -162,7 +162,7 @@ print("found", torch.cat(kept).float().mean().item(), (logprobs() - before).abs(
 
 
 def test_vllm_samples_both_turns_of_on_policy_episodes(tmp_path: Path):
-    done = train(tmp_path, {"grpo.rollout": "on-policy", "grpo.frequency_penalty": 0.1})
+    done = train(tmp_path, {"grpo.rollout": "on-policy"})
     assert done.returncode == 0, done.stderr[-3000:]
     assert "sampler check" in done.stderr
     assert len(steps_in(tmp_path)) == 3
