@@ -42,7 +42,7 @@ def test_what_a_rule_declares_is_in_its_job_ad(prepared: Checkout, condor: Calla
     plain |= {"TORCH_CUDNN_SDPA_DEPRIORITIZED": "1", "TORCHINDUCTOR_CACHE_DIR": "/inductor"}
     secret = {"WANDB_API_KEY": "secret", "CCACHE_DIR": "secret"}
     targets = ["--force", SHARD, "results/small/tasks/heldout.parquet"]
-    set_by_hand = ["--set-resources", "sample:gpus_minimum_capability=8.6"]
+    set_by_hand = ["--set-resources", 'sample:gpus_minimum_capability="8.6"']
     run = condor(prepared, *targets, *set_by_hand, config=changed, **plain, **secret)
     gpu_job, cpu_job = run.job("sample"), run.job("evaluation_tasks")
     expected: dict[str, dict[str, Any]] = {

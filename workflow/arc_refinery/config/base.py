@@ -150,7 +150,7 @@ GONE = {
     r"(model|models\.[^.]*)\.kv_cache_dtype": "vLLM's cache has the precision of the weights; remove it",
     r"sandbox\.wall_seconds": "it is twice cpu_seconds, and at least 10 seconds; remove it",
     r"resources\.\w+\.(gpu_capability|gpu_cuda)": (
-        "give another value with `--set-resources <rule>:gpus_minimum_capability=7.5` (docs/run.md)"
+        "set `gpus_minimum_capability` or `gpus_minimum_runtime` with `--set-resources` (docs/run.md)"
     ),
     r"resources\.cpu\.(disk_mb|gpus|gpu_mem_mb)": "such jobs use no GPU and 2,000 MB of disk; remove it",
     r"evaluation\.arms\.turns\.(select|n_parents|include_errors)": "set it for all turns, in `refinement`",
