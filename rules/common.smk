@@ -29,13 +29,13 @@ def from_wildcards(function, *names, **fixed):
 
 
 def settings(job, *names):
-    """What decides a job's result, for `params`: the job runs again when it changes."""
+    """The settings that decide a job's result, for `params`: the job runs again when they change."""
     planned = from_wildcards(job, *names)
     return lambda wildcards: planned(wildcards).settings
 
 
 def tuning(job, *names):
-    """What may change between two runs of a job, for `resources`."""
+    """The settings that may change between two runs of a job, for `resources`."""
     planned = from_wildcards(job, *names)
     return lambda wildcards: planned(wildcards).tuning
 

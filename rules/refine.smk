@@ -36,7 +36,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
     use rule first_prompts as training_prompts with:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
-            overlap=ancient(kind.inputs.left_out_of_training(experiment)),
+            overlap=ancient(kind.inputs.overlap(experiment)),
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -60,7 +60,7 @@ elif experiment.runs:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=from_wildcards(kind.inputs.attempts, "tasks"),
             verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
-            overlap=ancient(kind.inputs.left_out_of_training(experiment)),
+            overlap=ancient(kind.inputs.overlap(experiment)),
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:
@@ -93,7 +93,7 @@ if experiment.sft_adapters:
             prompts="<results>/{tasks}/turn1/prompts.parquet",
             attempts=from_wildcards(kind.inputs.attempts, "tasks"),
             verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
-            overlap=ancient(kind.inputs.left_out_of_training(experiment)),
+            overlap=ancient(kind.inputs.overlap(experiment)),
             template=kind.inputs.templates(experiment),
             model=inputs.models(experiment),
         output:

@@ -148,7 +148,7 @@ def test_a_primary_comparison_on_what_is_trained_on_is_refused(wording: Wording)
 def test_jobs_read_the_overlap_where_its_tasks_are_left_out() -> None:
     path = ["<results>/training/overlap.parquet"]
     experiment = make_experiment()
-    assert inputs.left_out_of_training(experiment) == path
+    assert inputs.overlap(experiment) == path
     assert set(path) <= set(inputs.report_inputs(experiment))
     assert inputs.trained_and_evaluated(experiment)["evaluated"] == ["<results>/tasks/new.parquet"]
 

@@ -51,10 +51,6 @@ def overlap(experiment: Refining) -> Paths:
     return ["<results>/training/overlap.parquet"] if experiment.sets_to_keep_apart else []
 
 
-def left_out_of_training(experiment: Refining) -> Paths:
-    return overlap(experiment)
-
-
 # Thousands of files: only functions of wildcards may ask for them, because every job on a cluster parses the rules.
 
 
