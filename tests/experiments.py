@@ -180,7 +180,7 @@ def _whole(stage: str, settings: Mapping[str, Any]) -> Changes:
 
 def _flags(flags: Mapping[str, Any]) -> dict[str, list[str]]:
     return {
-        name: [str(one) for one in (value if isinstance(value, list | tuple) else [value])]
+        name: [str(word) for word in (value if isinstance(value, list | tuple) else [value])]
         for name, value in flags.items()
         if value is not None
     }

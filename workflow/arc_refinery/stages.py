@@ -167,9 +167,8 @@ def usage(name: str = "") -> str:
             summary, _, more = (inspect.getdoc(stage) or "").partition("\n\n")
             lines.append(f"  {stage.__name__:18}{' '.join(summary.split())}")
             if name:
-                parameters = inspect.signature(stage).parameters.values()
-                flags = [flag_of(one.name) for one in parameters if one.kind is one.KEYWORD_ONLY]
-                sections = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+                names = inspect.getfullargspec(stage)
+                flags, sections = map(flag_of, names.kwonlyargs), names.args
                 lines += [*(f"  {line}" for line in more.splitlines()), f"  settings: {', '.join(sections)}"]
                 lines.append(f"  flags: {', '.join(flags)}")
     return "\n".join(lines)

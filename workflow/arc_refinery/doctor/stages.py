@@ -157,12 +157,9 @@ def _prompts(path: Path) -> Path:
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = list(tasks_of_set(task_set, 300, Counter()))
-    sampling, template, shown = (
-        Sampling(max_output_tokens=N_TOKENS),
-        load_template(TEMPLATE),
-        Showing(use_data_augmentation=False),
-    )
-    prompts = first_turn_prompts(Domain(), tasks, 1, sampling, template, Renderer(str(MODEL)), 0, own=shown)
+    sampling, shown = Sampling(max_output_tokens=N_TOKENS), Showing(use_data_augmentation=False)
+    template, renderer = load_template(TEMPLATE), Renderer(str(MODEL))
+    prompts = first_turn_prompts(Domain(), tasks, 1, sampling, template, renderer, 0, own=shown)
     records.write(path, Prompt, prompts, 0, {})
     return path
 
