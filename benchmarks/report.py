@@ -48,19 +48,18 @@ LOAD = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.refining.evaluation.results import load_results
+from arc_refinery.reporting.kind import reported
 experiment = config.load_experiment(Path(sys.argv[1], "settings.json"))
-results = load_results(experiment, Path(sys.argv[1]), experiment.evaluation.sets[0], experiment.arms)
+results = reported(experiment, Path(sys.argv[1])).results(experiment.set_names[0])
 print(sum(len(results.attempts_of_arm(arm)) for arm in experiment.arms))
 """
 ATTEMPTS = """
 import sys
 from pathlib import Path
 from arc_refinery import config
-from arc_refinery.refining.report import tidy
+from arc_refinery.reporting.kind import reported
 folder = Path(sys.argv[1])
-experiment = config.load_experiment(folder / "settings.json")
-tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
+reported(config.load_experiment(folder / "settings.json"), folder).write_attempts()
 """
 
 Rng = np.random.Generator

@@ -5,20 +5,25 @@ TypeError, n has no program.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from experiments import settings_of
 from factories import make_attempt, make_grid, make_prompt, make_task, make_verdict
 
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
+from arc_refinery.evaluation.attempts import Results
+from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.refining import inputs, jobs
+from arc_refinery.refining.config import Arm
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
+from arc_refinery.reporting.kind import reported
 
 Answers = Mapping[str, Mapping[str, str]]  # per branch and task, one letter per attempt
 
@@ -76,7 +81,23 @@ def finished(
             )
             records.write(index / f"verdicts/{shard:03d}.parquet", Verdict, [row[1] for row in rows], 0, {})
     (folder / "settings.json").write_text(json.dumps(experiment.model_dump(mode="json", exclude={"resources"})))
+    if answers.keys() >= {*experiment.branches}:
+        reported(experiment, folder).write_attempts()
     return experiment, folder
+
+
+def results_of(
+    arms: Iterable[Arm], branches: Mapping[str, pd.DataFrame], task_ids: Iterable[str], metrics: Sequence[Metric] = ()
+) -> Results:
+    """Results of a set from tables of attempts, one per branch; `sample` numbers those of a task."""
+    rows = []
+    for arm in arms:
+        for turn, branch in enumerate(arm.branches, 1):
+            start = sum(earlier.n_predictions for earlier in arm.turns[: turn - 1])
+            own = branches.get(branch, next(iter(branches.values())).iloc[:0])
+            own = own[own["sample"] < arm.turns[turn - 1].n_predictions]
+            rows.append(own.assign(repetition=arm.name, turn=turn, branch=branch, slot=own["sample"] + start))
+    return Results("small", dict.fromkeys(task_ids, ""), pd.concat(rows, ignore_index=True), metrics)
 
 
 def sampled_with(experiment: ArcExperiment, tasks: str, branch: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from factories import make_episode, make_question
 from arc_refinery import config, records
 from arc_refinery.config import inputs
 from arc_refinery.records.tool_use import Call, Episode, EpisodeMessage, Question
+from arc_refinery.reporting.kind import reported
 from arc_refinery.tool_use.config import ToolUse
 
 GOOD, NO_JSON, UNKNOWN = Call("calculator", ""), Call("", "malformed"), Call("", "unknown_tool")
@@ -115,4 +116,6 @@ def experiment(
         log.parent.mkdir(parents=True)
         steps = [{"step": step, "reward": step / 4, "share/calling": 0.5, "calls": 1.0} for step in (1, 2, 3)]
         log.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    if validated.set_names == ["sums"]:
+        reported(validated, folder).write_attempts()
     return validated

@@ -29,7 +29,7 @@ from types import ModuleType
 PROGRAMS = ("arc-refinery", "snakemake")
 BIN = Path(sys.executable).parent
 MODULES = ["snakemake.cli", "snakemake.api", "arc_refinery.config", "arc_refinery.sampling.transformers_sampler"]
-MODULES += ["arc_refinery.training.grpo", "arc_refinery.training.sft", "arc_refinery.refining.report.report"]
+MODULES += ["arc_refinery.training.grpo", "arc_refinery.training.sft", "arc_refinery.reporting.report"]
 _NUMBER = 8  # bytes of a number that is sent
 
 

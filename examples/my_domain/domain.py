@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import config, domain
 from arc_refinery.refining.domain import Answer, Question
-from arc_refinery.refining.metrics import Metric
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Script, Status
 

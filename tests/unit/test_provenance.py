@@ -16,7 +16,7 @@ HERE = installed_versions()
 
 def packages(folder: Path) -> str:
     experiment, results = handmade.finished(folder, handmade.settings(ARMS), ANSWERS, "ab", n_shards=2)
-    (table,) = (block for block in provenance.section(experiment, results, {}) if block.startswith("| package"))
+    (table,) = (block for block in provenance.section(experiment, results) if block.startswith("| package"))
     return table
 
 

@@ -14,8 +14,8 @@ from messages import Wording
 from arc_refinery.config import validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.report.report import write_report
 from arc_refinery.reporting.registration import FILE, _changes, is_registered, limits, register
+from arc_refinery.reporting.report import write_report
 
 ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "SSww", "b": "wwww"}, "second-turn2": {"b": "SS"}}

@@ -1,7 +1,6 @@
 """What a later attempt does with the program that it refines, counted by hand."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ from handmade import finished, settings
 from arc_refinery import records
 from arc_refinery.programs import likeness
 from arc_refinery.refining.domains.arc.records import Attempt
-from arc_refinery.refining.evaluation.results import load_results
-from arc_refinery.refining.report import repair
+from arc_refinery.reporting import repair
+from arc_refinery.reporting.kind import reported
 
 ARMS = {
     "independent": [{"n_predictions": 4}],
@@ -48,15 +47,15 @@ def test_likeness_counts_words_and_signs_in_common(program: str, other: str, exp
 
 def test_later_attempts_are_compared_with_what_they_refine(tmp_path: Path):
     experiment, folder = finished(tmp_path, settings(ARMS), ANSWERS, ["a", "b"])
-    (task_set,) = experiment.evaluation.sets
     for path in folder.glob("small/*/attempts/*.parquet"):
         attempts = [
             replace(one, completion=f"```python\n{PROGRAMS.get(one.attempt_id, 'other')}\n```")
             for one in records.read(path, Attempt)
         ]
         records.write(path, Attempt, attempts, 0, {})
-    results = load_results(experiment, folder, task_set, experiment.arms)
-    *_, table = repair.section(experiment, results, partial(experiment.files, folder, task_set.name))
+    of_kind = reported(experiment, folder)
+    of_kind.write_attempts()
+    *_, table = repair.section(of_kind, of_kind.results("small"))
     header, _, refined, first = ([cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines())
     means = [cell.partition(" [")[0] for cell in refined]
     # a: (1 + 2/3) / 2, one of two with the outputs; b: (1 + 0) / 2, and one that raised has no outputs
@@ -75,6 +74,5 @@ def test_later_attempts_are_compared_with_what_they_refine(tmp_path: Path):
 def test_there_is_nothing_to_say_where_no_arm_refines(tmp_path: Path):
     arms = {"independent": ARMS["independent"]}
     experiment, folder = finished(tmp_path, settings(arms), {"turn1": ANSWERS["turn1"]}, ["a", "b"])
-    (task_set,) = experiment.evaluation.sets
-    results = load_results(experiment, folder, task_set, experiment.arms)
-    assert repair.section(experiment, results, partial(experiment.files, folder, task_set.name)) == []
+    of_kind = reported(experiment, folder)
+    assert repair.section(of_kind, of_kind.results("small")) == []

@@ -27,8 +27,9 @@ from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.graded import read_attempts
 from arc_refinery.refining.report import gallery
-from arc_refinery.refining.report.report import compose, write_report
+from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.publish import Attachments, publish
+from arc_refinery.reporting.report import compose, write_report
 
 # What each attempt gave: S solves all pairs, T the train pairs only, w wrong in one of four cells, e error, n no code.
 ANSWERS = {
@@ -136,9 +137,11 @@ def text(folder: Path) -> str:
 
 
 def composed(settings: ArcExperiment, folder: Path) -> str:
-    """The report's text alone: nothing is drawn or written."""
+    """The report's text alone: nothing is drawn, and nothing else is written."""
+    of_kind = reported(settings, folder)
+    of_kind.write_attempts()
     before = sorted(folder.rglob("*"))
-    text = "\n\n".join(compose(settings, folder, Attachments("tiny/report")))
+    text = "\n\n".join(compose(of_kind, Attachments("tiny/report")))
     assert sorted(folder.rglob("*")) == before
     return text
 

@@ -69,9 +69,9 @@ READ_BY = {
     "compare": ["workflow/arc_refinery/config/inputs.py"],
     "data.train.shards": ["workflow/arc_refinery/tool_use/config/experiment.py"],  # refused: nothing is split there
     "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
-    "evaluation.primary": ["workflow/arc_refinery/refining/report/report.py"],
-    "evaluation.sets.caveat": ["workflow/arc_refinery/refining/report/report.py"],
-    "evaluation.sets.validation": ["workflow/arc_refinery/refining/report/report.py"],
+    "evaluation.primary": ["workflow/arc_refinery/refining/config/experiment.py"],
+    "evaluation.sets.caveat": ["workflow/arc_refinery/reporting/report.py"],
+    "evaluation.sets.validation": ["workflow/arc_refinery/reporting/report.py"],
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
         for job in ("cpu", "sample", "train")

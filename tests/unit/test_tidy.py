@@ -9,8 +9,9 @@ from handmade import finished, settings
 
 from arc_refinery import cli
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.attempts import NAMES
 from arc_refinery.records import RecordError
-from arc_refinery.refining.report import tidy
+from arc_refinery.reporting.kind import reported
 
 ARMS = {
     "independent": [{"n_predictions": 4}],
@@ -25,7 +26,7 @@ ANSWERS = {
 
 def written(results: Path, n_shards: int = 1) -> Path:
     experiment, folder = finished(results, settings(ARMS), ANSWERS, "abc", n_shards)
-    tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
+    reported(experiment, folder).write_attempts()
     return folder / "attempts.parquet"
 
 
@@ -38,11 +39,9 @@ def test_a_row_is_an_attempt_of_an_arm(attempts: pd.DataFrame):
     counts = attempts.groupby(["arm", "turn"]).size().to_dict()
     assert counts == {("independent", 1): 12, ("refine", 1): 6, ("refine", 2): 4, ("refine", 3): 1}
     assert attempts.columns.tolist() == [
-        *("set", "arm", "turn", "slot", "branch", "task_id", "attempt_id", "prompt_id", "parent_id"),
-        *("model", "adapter", "seed", "status", "error_type", "fingerprint"),
+        *NAMES,
         *("train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"),
-        *("train_is_correct", "test_is_correct", "solved", "n_prompt_tokens", "n_tokens", "tokens", "tokens_unshared"),
-        *("finish_reason", "logprob"),
+        *("has_closed_code", "train_is_correct", "test_is_correct"),
     ]
     assert attempts["set"].unique() == ["small"]
 
@@ -102,18 +101,19 @@ def test_texts_are_stored_as_dictionaries(tmp_path: Path):
 
 def test_verdicts_of_other_attempts_are_refused(tmp_path: Path):
     experiment, folder = finished(tmp_path, settings(ARMS), ANSWERS, "abc")
+    (folder / "attempts.parquet").unlink()
     branch = folder / "small/refine-turn2"
     (branch / "verdicts/000.parquet").write_bytes((folder / "small/turn1/verdicts/000.parquet").read_bytes())
     with pytest.raises(
         RecordError,
         match=r"verdicts/000\.parquet: row 1 is a/turn1-000/000, expected a/refine-turn2-000/000; 12 rows, expected 4",
     ):
-        tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
+        reported(experiment, folder).write_attempts()
     assert not (folder / "attempts.parquet").exists()
 
 
 def test_a_turn_without_attempts_has_no_rows(tmp_path: Path):
     answers = {**ANSWERS, "refine-turn2": {}, "refine-turn3": {}}
     experiment, folder = finished(tmp_path, settings(ARMS), answers, "abc")
-    tidy.write_attempts_table(experiment, folder, folder / "attempts.parquet")
+    reported(experiment, folder).write_attempts()
     assert pd.read_parquet(folder / "attempts.parquet")["turn"].unique() == [1]

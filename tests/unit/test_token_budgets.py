@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import handmade_programs as handmade
 import pandas as pd
 import pytest
+from handmade import results_of
 
 from arc_refinery.config import validate_experiment
+from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.statistics import solved_within, spent_tokens
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.evaluation.results import SetResults
-from arc_refinery.refining.report.tables import equal_tokens_tables, spending_table
+from arc_refinery.reporting.tables import equal_tokens_tables, spending_table
 
 
 def experiment() -> Refining:
@@ -31,7 +32,7 @@ def experiment() -> Refining:
 def attempts(solving: dict[str, Sequence[int]], n: int, n_prompt_tokens: int) -> pd.DataFrame:
     """Attempts of 10 tokens, two per prompt; `solving`: which of them solve a task."""
     rows = [
-        {"task_id": task_id, "place": place, "solved": place in places}
+        {"task_id": task_id, "sample": place, "solved": place in places}
         for task_id, places in solving.items()
         for place in range(n)
     ]
@@ -44,22 +45,19 @@ def attempts(solving: dict[str, Sequence[int]], n: int, n_prompt_tokens: int) ->
 
 
 @pytest.fixture
-def results() -> SetResults:
-    return SetResults(
-        "test",
-        ("a", "b"),
-        {
-            "turn1": attempts({"a": [3], "b": []}, 4, n_prompt_tokens=20),
-            "refine-turn2": attempts({"a": [1], "b": [0]}, 2, n_prompt_tokens=60),
-        },
-    )
+def results() -> Results:
+    branches = {
+        "turn1": attempts({"a": [3], "b": []}, 4, n_prompt_tokens=20),
+        "refine-turn2": attempts({"a": [1], "b": [0]}, 2, n_prompt_tokens=60),
+    }
+    return results_of(experiment().arms, branches, "ab")
 
 
 def cells(table: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
-def test_arms_are_limited_to_equal_tokens_of_each_sort(results: SetResults):
+def test_arms_are_limited_to_equal_tokens_of_each_sort(results: Results):
     generated, with_prompts = equal_tokens_tables(experiment(), results)
     # `a` is solved by the fourth attempt of both arms, `b` by the third of `refine`; both generate 40 tokens
     (row,) = cells(generated)
@@ -71,7 +69,7 @@ def test_arms_are_limited_to_equal_tokens_of_each_sort(results: SetResults):
     assert (row[1], row[2][:5], row[3], row[4][:6]) == ("120 / 80", "+0.0 ", "200 / 120", "−50.0 ")
 
 
-def test_arms_spend_tokens_of_each_sort(results: SetResults):
+def test_arms_spend_tokens_of_each_sort(results: Results):
     rows = cells(spending_table(results, experiment().arms, has_guesses=False))
     assert [row[4:6] for row in rows] == [["80", "120"], ["120", "200"]]
 

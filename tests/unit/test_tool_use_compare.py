@@ -20,7 +20,6 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import read_sides, side
 from arc_refinery.records.tool_use import Question
 from arc_refinery.reporting.compare import comparison
-from arc_refinery.tool_use.report.compare import EXPLAINED, set_section
 
 # pass@1 of ANSWERS by question
 UNTRAINED, TRAINED = [0.5, 0.0, 1.0, 0.25], [1.0, 0.75, 1.0, 0.75]
@@ -41,13 +40,13 @@ def another(results: Path, questions: Sequence[Question] = QUESTIONS[:3], **chan
 
 
 def compared(*sides: object) -> str:
-    return comparison(read_sides(list(map(str, sides))), (), set_section, EXPLAINED)
+    return comparison(read_sides(list(map(str, sides))), ())
 
 
 def cells(text: str) -> list[list[str]]:
-    """Cells of the table of differences, without its header."""
-    rows = [line.strip("|").split("|") for line in text.splitlines() if " − " in line and line.startswith("|")]
-    return [[cell.strip() for cell in row] for row in rows]
+    """Cells of the table of pass rates, without its header and the numbers of questions."""
+    rows = [line.removeprefix("| turn 1: ").split("|")[:-1] for line in text.splitlines() if " turn 1: " in line]
+    return [[cell.strip() for cell in (title, *cells)] for title, _, *cells in rows]
 
 
 def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Wording):
@@ -59,7 +58,7 @@ def test_arms_of_one_experiment_are_paired_by_question(demo: Path, wording: Word
     shown = [float(end.replace("−", "-")) for end in rows[3].strip("[]").split(", ")]
     assert shown == pytest.approx([low, high], abs=0.051)
     assert rows[4:] == ["–", "no"]  # four questions cannot show a difference
-    assert " on 4 questions, paired:" in text
+    assert " on 4 tasks, paired:" in text
     wording(text.partition("## Columns\n\n")[2])
 
 
@@ -73,7 +72,7 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
     assert re.fullmatch(r"`\S*by-hand:untrained` − `\S*other:untrained`", title)
     # questions 0 and 3: 0.5 and 0.25 against 1 and 1
     assert rows[:3] == ["37.5 %", "100.0 %", "−62.5"]
-    assert " on 2 questions, paired:" in text
+    assert " on 2 tasks, paired:" in text
     left_out = [line for line in text.splitlines() if line.startswith("Left out")]
     named = [re.findall("`(.*?)`", line) for line in left_out]
     assert named == [[str(demo), "sums/1", "sums/2"], [str(other), "sums/9"]]
@@ -103,7 +102,7 @@ def test_repeated_trainings_are_paired_by_seed(tmp_path: Path):
 
 def test_no_set_in_common_or_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
     changed = [QUESTIONS[0], replace(QUESTIONS[1], reference="5"), QUESTIONS[2]]
-    with pytest.raises(InputError, match=r"sums\.parquet: .* sums/1 ") as raised:
+    with pytest.raises(InputError, match=r" sums/1 of sums ") as raised:
         compared(demo, another(tmp_path / "changed", changed))
     wording(raised.value)
     data = SETTINGS["data"] | {"heldout": [SETTINGS["data"]["heldout"][0] | {"name": "products"}]}
@@ -139,8 +138,7 @@ def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
     other = another(tmp_path / "elsewhere", seed=3)
     lines = compared(other, demo).splitlines()
     rows = [line for line in lines if line.startswith(f"| `{demo}` | `trained`")]
-    assert rows[0].startswith(f"| `{demo}` | `trained` | 4 | 4 | 87.5 % [")
-    assert rows[0].endswith(" | 93.8 % |")  # 15 of 16 episodes call
+    assert rows[0].startswith(f"| `{demo}` | `trained` | 4 | 4/4 = 100.0 % [51.0, 100.0] | 87.5 % [")
     ((title, *cell_rows),) = cells("\n".join(lines))
     assert re.fullmatch(r"`\S*other:untrained` − `\S*by-hand:untrained`", title)
     # questions 0, 1, 2: 1, 1, 0 less 1/2, 0, 1
@@ -151,6 +149,6 @@ def test_experiments_are_set_side_by_side(demo: Path, tmp_path: Path):
 
 def test_no_question_in_common_is_said(demo: Path, tmp_path: Path, wording: Wording):
     strangers = [replace(question, question_id=f"{question.question_id}0") for question in QUESTIONS[:3]]
-    wording(line_with(compared(demo, another(tmp_path / "strangers", strangers)), "no question in common"))
+    wording(line_with(compared(demo, another(tmp_path / "strangers", strangers)), "no task in common"))
     seeded = compared(demo, another(tmp_path / "seeded", strangers, seed=3))
-    assert "`seed` is 0 and 3" in line_with(seeded, "no question in common")
+    assert "`seed` is 0 and 3" in line_with(seeded, "no task in common")

@@ -5,18 +5,22 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from factories import make_episode
 
+from arc_refinery.evaluation.attempts import Results
 from arc_refinery.records.tool_use import Call, EpisodeMessage
 from arc_refinery.tool_use.calls.formats import FORMATS
-from arc_refinery.tool_use.grading.metrics import EpisodeTexts, answers_found, majority_is_correct, measure_texts
+from arc_refinery.tool_use.report.calls import answers_found, majority
+from arc_refinery.tool_use.report.texts import measure_texts
 
 
 def votes(answers: str, correct: str = "R") -> float:
     """Each episode's answer is a letter; a point is none."""
     texts = ["" if letter == "." else letter for letter in answers]
-    return majority_is_correct([make_episode(answer=text, reward=float(text == correct)) for text in texts])
+    rows = pd.DataFrame({"task_id": "q", "answer": texts, "solved": [text == correct for text in texts]})
+    return majority(Results("set", {"q": ""}, rows, ()), rows)[0]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +95,8 @@ def test_an_answer_is_found_where_a_result_has_its_words(results: list[str], ans
 
 def test_found_answers_and_correct_ones_are_counted():
     cases = [(True, 1.0), (True, 0.0), (True, 1.0), (False, 0.0), (False, 0.0)]
-    episodes = [make_episode(reward=reward) for _, reward in cases]
-    texts = [EpisodeTexts(0, (), (), is_found) for is_found, _ in cases]
-    assert answers_found(episodes, texts).to_dict("records") == [
+    episodes = pd.DataFrame([(shown, reward == 1.0) for shown, reward in cases], columns=["shows_answer", "solved"])
+    assert answers_found(episodes).to_dict("records") == [
         {"found": True, "episodes": 3, "correct": 2},
         {"found": False, "episodes": 2, "correct": 0},
     ]

@@ -25,12 +25,12 @@ from arc_refinery.records import RecordError
 from arc_refinery.records.tool_use import Episode, EpisodeMessage
 from arc_refinery.reporting import page, provenance
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.tool_use.config import ToolArm, ToolUse
+from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.report.transcripts import mask_picture
 
 
 def report(results: Path, settings: ToolUse) -> None:
-    from arc_refinery.tool_use.report.report import write_report  # it imports torch
+    from arc_refinery.reporting.report import write_report  # it imports torch
 
     path = results / "by-hand.md"
     write_report(settings, results / "by-hand", path)
@@ -39,9 +39,12 @@ def report(results: Path, settings: ToolUse) -> None:
 
 def composed(results: Path, settings: ToolUse) -> str:
     """The report's text alone: nothing is drawn."""
-    from arc_refinery.tool_use.report.report import compose
+    from arc_refinery.reporting.kind import reported
+    from arc_refinery.reporting.report import compose
 
-    return "\n\n".join(compose(settings, results / "by-hand", Attachments("by-hand/report"))) + "\n"
+    of_kind = reported(settings, results / "by-hand")
+    of_kind.write_attempts()
+    return "\n\n".join(compose(of_kind, Attachments("by-hand/report"))) + "\n"
 
 
 def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
@@ -107,23 +110,22 @@ PASS_AT_1 = {
 
 def test_shares_of_right_answers_with_their_intervals(text: str):
     rows = table(text, "pass@1")
-    assert rows["arm"][2:4] == ["pass@1", "pass@4"]
-    expected = {
-        "untrained": ("43.8 %", "75.0 %"),
-        "trained": ("87.5 %", "100.0 %"),
-        "without-tools": ("18.8 %", "25.0 %"),
-    }
-    assert {arm: (rows[arm][2].partition(" [")[0], rows[arm][3].partition(" [")[0]) for arm in ANSWERS} == expected
-    for arm, values in PASS_AT_1.items():
-        written = [float(number) for number in re.findall(r"[\d.]+", rows[arm][2].partition("[")[2])]
-        low, high = interval_of(values)
+    assert rows[""] == ["n tasks", "pass@1"]
+    expected = {"untrained": "43.8 %", "trained": "87.5 %", "without-tools": "18.8 %"}
+    rates = table(text, "| pass rate |")
+    for arm, share in expected.items():
+        written = [float(number) for number in re.findall(r"[\d.]+", rates[arm][2].partition("[")[2])]
+        low, high = interval_of(PASS_AT_1[arm])
         assert written == pytest.approx([max(0.0, low), min(100.0, high)], abs=0.051), arm
-    assert [rows[arm][:2] for arm in ANSWERS] == [["none", "yes"], ["trained", "yes"], ["trained", "no"]]
+        assert rates[arm][2] == rows[f"turn 1 × 4 ({arm})"][1]
+        assert rates[arm][2].partition(" [")[0] == share
+    solved = {arm: rates[arm][1].partition(" = ")[0] for arm in expected}
+    assert solved == {"untrained": "3/4", "trained": "4/4", "without-tools": "1/4"}
 
 
-def test_differences_are_paired_by_question(text: str, wording: Wording):
-    lines = re.findall(r"- `([\w-]+)` − `([\w-]+)`: (.*)", text)
-    pairs = {(first, second): words for first, second, words in lines}
+def test_differences_are_paired_by_question(text: str):
+    rows = re.findall(r"\| turn 1: `([\w-]+)` − `([\w-]+)` \| 4 \| (.*?) \|", text)
+    pairs = {(first, second): words for first, second, words in rows}
     assert list(pairs) == [("trained", "untrained"), ("without-tools", "untrained"), ("trained", "without-tools")]
     means = {
         ("trained", "untrained"): "+43.8",
@@ -131,59 +133,55 @@ def test_differences_are_paired_by_question(text: str, wording: Wording):
         ("trained", "without-tools"): "+68.8",
     }
     for pair, words in pairs.items():
-        values = np.subtract(PASS_AT_1[pair[0]], PASS_AT_1[pair[1]])
-        low, high = interval_of(list(values))
-        difference, *interval = re.findall(r"(?<![@\d])[−+][\d.]+", words)
+        low, high = interval_of(list(np.subtract(PASS_AT_1[pair[0]], PASS_AT_1[pair[1]])))
+        difference, *interval = re.findall(r"[−+][\d.]+", words)
         assert difference == means[pair]
         assert [float(number.replace("−", "-")) for number in interval] == pytest.approx(
             [max(-100.0, low), min(100.0, high)], abs=0.051
         )
-        assert "**" not in words and "not support" in words  # four questions are too few
-        wording(words)
+        assert "**" not in words  # four questions are too few
 
 
-def test_calls_and_lengths_are_means_over_episodes(text: str):
-    rows = table(text, "episodes that call")
-    # untrained: C and X of 16 call once; 11 x R or w with 10 tokens, T 48, C 20, X 40, another w
-    assert rows["untrained"][4:] == ["12.5 %", f"{2 / 16:.2f}", f"{(13 * 10 + 48 + 20 + 40) / 16:.1f}"]
-    # trained: all of 16 but one call; two u and one L call twice; 11 x C
-    assert rows["trained"][4:] == ["93.8 %", f"{18 / 16:.2f}", f"{(10 + 11 * 20 + 30 + 2 * 40 + 60) / 16:.1f}"]
-    assert rows["without-tools"][4:] == ["0.0 %", "0.00", f"{(15 * 10 + 48) / 16:.1f}"]
+def test_calls_and_tokens_are_means_over_episodes(text: str):
+    calling = table(text, "| episodes that call |")
+    assert [calling[arm][-2] for arm in ANSWERS] == ["12.5", "**93.8**", "0.0"]
+    calls = table(text, "calls per episode")  # untrained: C and X of 16 call once; trained: two u and one L call twice
+    assert [calls[arm][1] for arm in ANSWERS] == [f"{2 / 16:.2f}", f"{18 / 16:.2f}", "0.00"]
+    # untrained: 11 x R or w with 10 tokens, T 48, C 20, X 40, another w; trained: 11 x C
+    tokens = [13 * 10 + 48 + 20 + 40, 10 + 11 * 20 + 30 + 2 * 40 + 60, 15 * 10 + 48]
+    spent = table(text, "at equal generated tokens")
+    assert spent["trained` − `untrained"][0] == f"{tokens[1] / 4:.0f} / {tokens[0] / 4:.0f}"
+    assert spent["without-tools` − `untrained"][0] == f"{tokens[2] / 4:.0f} / {tokens[0] / 4:.0f}"
 
 
-def test_faults_of_calls_and_ends_of_episodes_are_counted(text: str):
-    rows = table(text.partition("### Calls and episode endings")[2], "`trained`")
-    assert rows == {
-        "": ["untrained", "trained", "without-tools"],
-        "---": ["---:", "---:", "---:"],
-        "calls": ["2", "18", "0"],
-        "… malformed": ["0", "1", "0"],
-        "… unknown tool": ["0", "2", "0"],
-        "episodes": ["16", "16", "16"],
-        "… answered": ["14", "15", "15"],
-        "… last turn truncated": ["1", "0", "1"],
-        "… out of tokens": ["1", "0", "0"],
-        "… called a tool with no calls left": ["0", "1", "0"],
-    }
+def test_ends_of_episodes_are_counted(text: str):
+    rows = table(text, "share of attempts")
+    assert rows["share of attempts"] == [f"turn 1 × 4 ({arm})" for arm in ANSWERS]
+    shares = {outcome: [cell.partition(" [")[0] for cell in cells] for outcome, cells in rows.items()}
+    assert shares["correct"] == ["43.8 %", "87.5 %", "18.8 %"]
+    assert shares["last turn truncated"] == ["6.2 %", "0.0 %", "6.2 %"]  # one of 16
+    assert shares["out of tokens"] == ["6.2 %", "0.0 %", "0.0 %"]
+    assert shares["called a tool with no calls left"] == ["0.0 %", "6.2 %", "0.0 %"]
 
 
 def test_votes_and_pass_rates_with_and_without_calls(text: str, results: Path):
     columns = table(text, "maj@4")
-    assert columns["arm"] == ["maj@4", "pass rate of episodes with calls", "pass rate of episodes without calls"]
+    assert columns["arm"][0] == "maj@4"
+    assert columns["arm"][2:] == ["pass rate of episodes with calls", "pass rate of episodes without calls"]
     # untrained: RRww is a tie that the earlier R wins, wwwT is wrong, RRRR right, and in CwwX w has two of three votes
     shares = {arm: columns[arm][0].partition(" [")[0] for arm in ANSWERS}
     assert shares == {"untrained": "50.0 %", "trained": "100.0 %", "without-tools": "25.0 %"}
     # untrained: C and X of the fourth question call; without calls RRww 1/2, wwwT 0, RRRR 1, ww 0
-    with_calls, without = columns["untrained"][1:]
+    with_calls, without = columns["untrained"][2:]
     assert with_calls == "50.0 % (episodes: 2, questions: 1)"
     assert without.startswith("37.5 % [")
     assert without.endswith(" (episodes: 14, questions: 4)")
     low, high = interval_of([0.5, 0.0, 1.0, 0.0])
     assert f"[{max(0.0, low):.1f}, {min(100.0, high):.1f}]" in without
     # trained: CCC 1, CCuf 3/4, CCCC 1, uCLC 3/4
-    assert columns["trained"][1].startswith("87.5 % [")
-    assert columns["trained"][2] == "100.0 % (episodes: 1, questions: 1)"
-    assert columns["without-tools"][1] == "–"
+    assert columns["trained"][2].startswith("87.5 % [")
+    assert columns["trained"][3] == "100.0 % (episodes: 1, questions: 1)"
+    assert columns["without-tools"][2] == "–"
     rows = pd.read_csv(results / "by-hand/report/sums-votes.csv").set_index("arm")
     assert list(rows["maj_at_k"]) == [0.5, 1.0, 0.25]
     assert rows.loc["untrained", "pass_rate_without_calls"] == 0.375
@@ -256,16 +254,27 @@ def test_thoughts_and_results_are_measured_in_characters(tmp_path: Path):
 
 
 def test_each_question_is_a_row_of_a_table(results: Path):
-    rows = pd.read_csv(results / "by-hand/report/sums-questions.csv").set_index(["arm", "question_id"])
+    rows = pd.read_csv(results / "by-hand/report/sums-tasks.csv").set_index(["arm", "task_id"])
     assert len(rows) == 12
-    expected = {"episodes": 4, "right": 3, "calling": 4, "calls": 5, "faulty_calls": 2, "tokens": 20 + 20 + 40 + 30}
-    assert rows.loc[("trained", "sums/1")].to_dict() == expected
+    assert rows.loc[("trained", "sums/1"), ["episodes that call", "pass_rate", "solved"]].tolist() == [1.0, 0.75, 1.0]
+
+
+def test_each_episode_is_a_row_of_the_table_of_attempts(results: Path):
+    rows = pd.read_parquet(results / "by-hand/attempts.parquet")
+    assert len(rows) == 3 * 4 * 4
+    assert list(rows.attrs["tasks"]["sums"]) == [question.question_id for question in QUESTIONS]
+    episodes = rows[(rows["arm"] == "trained") & (rows["task_id"] == "sums/1")]  # CCuf
+    assert episodes["solved"].tolist() == [True, True, True, False]
+    assert episodes["n_calls"].tolist() == [1, 1, 2, 1]
+    assert episodes["n_faulty_calls"].sum() == 2
+    assert episodes["n_tokens"].sum() == 20 + 20 + 40 + 30
+    assert episodes["status"].tolist() == ["ok"] * 4 and episodes["turn"].unique() == [1]
 
 
 def test_transcripts_are_of_the_questions_that_gained_most(text: str):
     first, _, others = text.partition("## Limitations")
     assert re.findall(r"\*\*How much is (\d)", first) == ["1"]  # on the first screen
-    transcripts = first + others.partition("### Transcripts")[2].partition("\n## ")[0]
+    transcripts = first + others.partition("### Tasks")[2].partition("\n## ")[0]
     # right with training less right without: 2, 3, 0, 2
     assert re.findall(r"\*\*How much is (\d)", transcripts) == ["1", "0", "3"]
     assert re.findall(r"`([\w-]+)`, (\d) of 4 correct", transcripts)[:2] == [("untrained", "0"), ("trained", "3")]
@@ -277,15 +286,15 @@ def test_transcripts_are_of_the_questions_that_gained_most(text: str):
 def test_long_transcripts_on_the_first_screen_are_folded(tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch):
     folded = "<details><summary>Episodes"
     assert folded not in text
-    monkeypatch.setattr("arc_refinery.tool_use.report.report.MAX_UNFOLDED", 5)
+    monkeypatch.setattr("arc_refinery.tool_use.report.reported.MAX_UNFOLDED", 5)
     first_screen = composed(tmp_path, experiment(tmp_path)).partition("## ")[0]
     assert (
         first_screen.index("**How much is 1") < first_screen.index(folded) < first_screen.index("`untrained`, 0 of 4")
     )
 
 
-def test_the_first_sentences_say_what_was_trained_and_what_a_reward_is(text: str, wording: Wording):
-    wording(line_with(text, "Reward "))
+def test_the_first_sentences_say_what_was_trained(text: str, wording: Wording):
+    wording(line_with(text, "Trained on "))
 
 
 # repeated trainings
@@ -327,33 +336,30 @@ def numbers(text: str) -> list[float]:
     return [float(number) for number in re.findall(r"[-+]?\d+\.\d", text.replace("−", "-"))]
 
 
-def test_an_arm_has_a_row_for_each_training_and_one_for_their_mean(seeded: str, wording: Wording):
-    rows = table(seeded, "pass@1")
-    assert [name for name in rows if name not in ("arm", "---")] == [
+def test_an_arm_has_a_row_for_each_training_and_one_for_their_mean(seeded: str):
+    rows = table(seeded, "| pass rate |")
+    assert [name for name in rows if name not in ("", "---")] == [
         "untrained",
         "trained`, mean of 3",
         "trained-seed-3",
         "trained-seed-5",
         "trained-seed-8",
     ]
-    assert [rows[f"trained-seed-{seed}"][0] for seed in (3, 5, 8)] == ["seed-3", "seed-5", "seed-8"]
     assert [numbers(rows[f"trained-seed-{seed}"][2])[0] for seed in (3, 5, 8)] == [87.5, 68.8, 68.8]
     low, high = crossed_interval(OF_SEEDS)
     expected = [100 * np.mean(OF_SEEDS), max(0.0, low), min(100.0, high)]
     assert numbers(rows["trained`, mean of 3"][2]) == pytest.approx(expected, abs=0.051)
-    wording(line_with(seeded, "pass@k: "))
-    assert rows["trained`, mean of 3"][4] == "87.5 %"  # 15, 15 and 12 of 16 episodes call
 
 
 def test_differences_of_repeated_arms_cover_trainings(seeded: str):
-    (line,) = re.findall(r"- `trained` − `untrained`: pass@1 (.*)", seeded)
+    (cells,) = re.findall(r"\| turn 1: `trained` − `untrained` \| 4 \| (.*)", seeded)
     differences = [[a - b for a, b in zip(run, PASS_AT_1["untrained"], strict=True)] for run in OF_SEEDS]
     low, high = crossed_interval(differences)
-    difference, lowest, highest, *runs = numbers(line.replace("95 %", ""))
+    difference, lowest, highest = numbers(cells.partition("|")[0])
     assert difference == pytest.approx(100 * np.mean(differences), abs=0.051)
     assert [lowest, highest] == pytest.approx([max(-100.0, low), min(100.0, high)], abs=0.051)
-    assert runs == [43.8, 25.0, 25.0]
-    answer = line_with(seeded, "`sums`: 43.8 % before training, 75.0 % after: +31.2 points [")
+    assert numbers(cells.split("|")[-2]) == [43.8, 25.0, 25.0]
+    answer = line_with(seeded, "75.0 % after training, in 43.8 % before: +31.2 points [")
     assert "per training +43.8, +25.0, +25.0" in answer
 
 
@@ -376,7 +382,7 @@ def test_runs_of_a_sweep_are_arms_of_their_own(tmp_path: Path):
         "trained-beta-0.1": ANSWERS["without-tools"],
     }
     text = composed(tmp_path, experiment(tmp_path, settings=swept, every_answer=answers))
-    lines = re.findall(r"- `([\w.-]+)` − `([\w.-]+)`: pass@1 \**([−+.\d]+) points", text)
+    lines = re.findall(r"turn 1: `([\w.-]+)` − `([\w.-]+)` \| 4 \| \**([−+.\d]+) ", text)
     assert lines == [
         ("trained-beta-0", "untrained", "+43.8"),
         ("trained-beta-0.1", "untrained", "−25.0"),
@@ -388,14 +394,15 @@ def test_runs_of_a_sweep_are_arms_of_their_own(tmp_path: Path):
 # what is compared
 
 
-def arms(*described: str) -> list[ToolArm]:
+def of_arms(*described: str) -> ToolUse:
     """`sft` is an arm with that adapter and tools, `sft!` one without tools."""
-    return [
-        ToolArm.model_validate(
-            {"name": label.replace("!", "-without"), "adapter": label.rstrip("!"), "tools": "!" not in label}
-        )
+    arms = [
+        {"name": label.replace("!", "-without"), "adapter": label.rstrip("!"), "tools": "!" not in label}
         for label in described
     ]
+    training = {"sft": {"learning_rate": 1e-3}, "grpo": {"learning_rate": 1e-3}}
+    content = SETTINGS | {"training": training, "evaluation": SETTINGS["evaluation"] | {"arms": arms}}
+    return config.validate_experiment(content, "test", ToolUse)
 
 
 @pytest.mark.parametrize(
@@ -428,9 +435,7 @@ def arms(*described: str) -> list[ToolArm]:
 def test_arms_are_compared_with_the_first_one_and_with_those_that_differ_in_one_thing(
     described: tuple[str, ...], expected: list[str]
 ):
-    from arc_refinery.tool_use.report.report import pairs_to_compare
-
-    assert [f"{first.name} less {second.name}" for first, second in pairs_to_compare(arms(*described))] == expected
+    assert [f"{first} less {second}" for first, second in of_arms(*described).compared] == expected
 
 
 # whatever the model writes
@@ -527,7 +532,7 @@ def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, result
 
     assert contents(tmp_path) == contents(results)
     expected = {"mask.png", "mask.svg", "training-trained.png", "training-trained.svg"}
-    expected |= {f"sums-{table}.csv" for table in ("questions", "votes", "tools", "turns", "lengths")}
+    expected |= {f"sums-{table}.csv" for table in ("tasks", "votes", "tools", "turns", "lengths")}
     assert expected <= set(contents(results))
 
 

@@ -144,7 +144,7 @@ def table(path: Path, columns: Sequence[str]) -> Output:
         import pyarrow.parquet as pq
 
         names = pq.read_schema(path).names  # its errors are OSError or ValueError
-        return "" if names[: len(columns)] == list(columns) else f"its columns are {', '.join(names[:5])}"
+        return "" if {*columns} <= {*names} else f"its columns are {', '.join(names[:5])}"
 
     return Output(path, f"a table with the columns {', '.join(islice(columns, 3))}, ...", why_not_overwritable)
 

@@ -40,7 +40,7 @@ class WriteReport(Command):
     output: Path  # Markdown file; the HTML file gets the same name
 
     def writes(self) -> Outputs:
-        shared = ["set", "arm", "turn", "slot", "branch", "task_id", "attempt_id"]  # columns of attempts.parquet
+        shared = ["set", "arm", "turn", "task_id", "attempt_id"]  # columns of attempts.parquet
         pictures = folder(
             self.results / "report", "the pictures and tables of a report", [], r"gallery|.*\.(png|svg|csv)"
         )
@@ -51,9 +51,10 @@ class WriteReport(Command):
 
     def run(self) -> None:
         from arc_refinery.reporting import page
+        from arc_refinery.reporting.report import write_report
 
         self._check_folder(experiment := config.load_experiment(self.configfile))
-        config.part(experiment.kind, "report").write_report(experiment, self.results, self.output)
+        write_report(experiment, self.results, self.output)
         page.write_page(self.output, self.output.with_suffix(".html"))
 
     def _check_folder(self, experiment: Experiment) -> None:
@@ -128,10 +129,7 @@ class Compare(Command):
             if Path(text).is_file():
                 raise InputError(f"{text}: is not a folder of results; files of scores end in {', '.join(SUFFIXES)}")
         sides = read_sides(self.sides)
-        section, explained = (
-            config.part(sides[0].experiment.kind, f"report:{name}") for name in ("set_section", "EXPLAINED")
-        )
-        return comparison(sides, self.set, section, explained)
+        return comparison(sides, self.set)
 
     def _scores(self) -> str:
         from arc_refinery.evaluation.score_files import ScoreColumns, is_score_file
@@ -185,9 +183,9 @@ class Show(Command):
 
     def run(self) -> None:
         from arc_refinery.evaluation.sides import side
+        from arc_refinery.reporting.show import show
 
-        shown = side(self.side)
-        text = config.part(shown.experiment.kind, "report:show")(shown, self.set, self.task, self.attempt)
+        text = show(side(self.side), self.set, self.task, self.attempt)
         print(text.translate(UNPRINTABLE))
 
 

@@ -6,14 +6,14 @@ Of a tool-use experiment with `training.seeds: [0, 1]` and the arms `untrained` 
     paired_runs("trained", "untrained") == [[(trained-seed-0, untrained)], [(trained-seed-1, untrained)]]
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import Name, Strict, run_and_step
+from arc_refinery.config.base import Name, PositiveInt, Strict, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.training import SFT, TRAINED
 
@@ -30,10 +30,35 @@ class BaseArm(Strict):
 
     name: Name = Field(description="Name of the arm, used in file names and in the report.")
 
+    if TYPE_CHECKING:
+
+        @property
+        def turns(self) -> Sequence[Any]:
+            """Each has `n_predictions`, `adapter` and `control`: what its feedback is instead of results, if any."""
+
+    def branch(self, turn: int) -> str:
+        """Folder name of turn `turn` (1, 2, ...)."""
+        raise NotImplementedError
+
+    @property
+    def branches(self) -> tuple[str, ...]:
+        """Folder names of the arm's turns, in order."""
+        return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
+
+    @property
+    def budget(self) -> int:
+        """Attempts per task."""
+        return sum(turn.n_predictions for turn in self.turns)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether a turn gets no feedback on its attempts."""
+        return any(turn.control for turn in self.turns)
+
     @property
     def adapters(self) -> set[str]:
         """Adapters that sample the arm; `none` is the untrained model."""
-        raise NotImplementedError
+        return {turn.adapter for turn in self.turns}
 
     @property
     def sampling_seed(self) -> int | None:
@@ -43,6 +68,39 @@ class BaseArm(Strict):
     def with_adapters(self, name: str, adapters: Mapping[str, str]) -> Self:
         """Return this arm with some adapters replaced and `name` appended to its name."""
         raise NotImplementedError
+
+
+class Primary(Strict):
+    set: Name = Field(description="Evaluation set.")
+    arms: tuple[str, str] = Field(
+        description="Pair of arms to compare, as in `comparisons`: the first minus the second."
+    )
+    turn: PositiveInt | None = Field(
+        None, description="Compare the pass rate of this turn alone; default: tasks solved by all attempts."
+    )
+    minus: tuple[str, str] | None = Field(
+        None,
+        description="With `turn`: subtract the difference of this pair, task by task (docs/methods.md).",
+    )
+
+    @model_validator(mode="after")
+    def _pairs_differ_in_a_turn(self) -> "Primary":
+        if self.minus and self.turn is None:
+            raise ValueError("minus subtracts pass rates of one turn; add `turn`")
+        return self
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        return [self.arms, self.minus] if self.minus else [self.arms]
+
+    @property
+    def title(self) -> str:
+        first, *others = [" − ".join(pair) for pair in self.pairs]
+        return f"({first}) − ({others[0]})" if others else first
+
+    @property
+    def outcome(self) -> str:
+        return "tasks solved" if self.turn is None else f"right attempts in turn {self.turn}"
 
 
 AnyArm = TypeVar("AnyArm", bound=BaseArm)
@@ -56,9 +114,32 @@ class Compared(Experiment, Generic[AnyArm]):
         compare: tuple[Name, ...]
 
     @property
-    def set_names(self) -> list[str]:
-        """Names of the sets that the arms are compared on."""
+    def evaluated_sets(self) -> Sequence[Any]:
+        """The sets that the arms are compared on; each has `name`, `validation`, `caveat` and `note`."""
         raise NotImplementedError
+
+    @property
+    def set_names(self) -> list[str]:
+        return [evaluated.name for evaluated in self.evaluated_sets]
+
+    def decisive_settings(self, name: str) -> dict[str, Any]:
+        """All that decides which tasks a set has, for messages."""
+        raise NotImplementedError
+
+    @cached_property
+    def compared(self) -> list[tuple[str, str]]:
+        """Pairs of names in `repetitions` to compare: the first minus the second."""
+        raise NotImplementedError
+
+    @property
+    def primaries(self) -> list[Primary]:
+        """The comparisons that the report begins with."""
+        raise NotImplementedError
+
+    @cached_property
+    def over_steps(self) -> dict[str, dict[int, str]]:
+        """Names in `repetitions` by kept step, of each arm that asks for all of them."""
+        return {}
 
     def expanded(self, arm: AnyArm) -> Iterable[tuple[str, AnyArm]]:
         """Repeat a configured arm, as (name without seeds, arm) pairs."""

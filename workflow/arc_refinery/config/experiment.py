@@ -113,7 +113,6 @@ class Experiment(Strict):
     seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
     ends_with_answer: ClassVar[bool] = True  # a completion ends where the chat template ends an answer
-    report_tables: ClassVar[Mapping[str, str]] = {}  # files that the rule `report` also writes, by name
     if TYPE_CHECKING:
         sandbox: Sandbox
         training: Methods | None

@@ -27,9 +27,9 @@ from arc_refinery import records
 from arc_refinery.config import Sandbox, domain_part
 from arc_refinery.config.rewards import Functions
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config.rewards import REWARDS
-from arc_refinery.refining.metrics import Metric
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code, next_turn, opening
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id

@@ -1,24 +1,119 @@
-"""Compare finished experiments of one kind, or arms of them: sets, then settings and trainings, as Markdown."""
+"""Compare finished experiments of one kind, or arms of them, paired by task: sets, then settings and trainings.
+
+`results/demo:refine-trained` and `results/demo:refine-base` on the 50 tasks of the set `heldout`:
+
+solved       27 and 30 tasks; 0 by the first only, 3 by the second only
+difference   -6.0 points, 95 % interval [-14.0, +0.0], exact McNemar p = 0.250: no supported difference
+
+All figures come from the tables of attempts; the numbers of shards may differ.
+"""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
-from arc_refinery import config
-from arc_refinery.evaluation.sides import Side, arms_to_pair, sets_to_compare
-from arc_refinery.reporting.markdown import markdown_table, percent
+import numpy as np
+import pandas as pd
+
+from arc_refinery.errors import InputError
+from arc_refinery.evaluation.attempts import TABLE, Results
+from arc_refinery.evaluation.intervals import Estimate
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
+from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, by_training, match_runs, sets_to_compare
+from arc_refinery.evaluation.statistics import Comparison, compare
+from arc_refinery.reporting.export import exported
+from arc_refinery.reporting.kind import reported
+from arc_refinery.reporting.markdown import (
+    DIFFERENCE,
+    Columns,
+    columns_explained,
+    columns_table,
+    listed,
+    markdown_table,
+    percent,
+    runs_in_brackets,
+    share_text,
+    solved_text,
+    verdict_sentence,
+)
+from arc_refinery.reporting.prose import VALIDATION
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
+from arc_refinery.reporting.tables import COMPARISON
 from arc_refinery.reporting.training_log import Log, read_log
 
 MISSING = object()
-MAX_NAMED = 20  # longer lists of tasks or questions are only counted
-
-SetSection = Callable[[Sequence[Side[Any]], str], list[str]]  # Markdown blocks on a set that all these sides have
+MAX_NAMED = 20  # longer lists of tasks are only counted
 
 
-def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: SetSection, explained: str) -> str:
-    """Compare sides on the wanted sets, by default on all that several have; `explained`: meaning of the columns."""
+@dataclass(frozen=True, slots=True)
+class SideResults:
+    """Results of some arms of a side on one set."""
+
+    side: Side[Any]
+    results: Results
+    metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
+
+    @classmethod
+    def read(cls, side: Side[Any], set_name: str, arms: Iterable[str]) -> "SideResults":
+        repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
+        of_kind = reported(side.experiment, side.folder)
+        results = of_kind.results(set_name, [arm for same in repeated.values() for arm in same])
+        metrics = {
+            name: [results.per_task(results.attempts_of_arm(arm)) for arm in same] for name, same in repeated.items()
+        }
+        return cls(side, results, metrics)
+
+
+class PairedRates(NamedTuple):
+    """Pass rates of a turn of two arms, on the tasks that all have attempts on."""
+
+    title: str
+    first: float
+    second: float
+    difference: Estimate
+
+
+RATES: Columns[PairedRates] = {
+    "pass rate": (
+        lambda row: f"{row.title}{runs_in_brackets(row.difference)}",
+        "share of the attempts of a turn that are right on everything, mean over tasks that have any",
+    ),
+    "n tasks": (lambda row: row.difference.n_tasks, ""),
+    "first": (lambda row: percent(row.first), ""),
+    "second": (lambda row: percent(row.second), ""),
+    "points": DIFFERENCE["points"],
+    "95 % interval": DIFFERENCE["95 % interval"],
+    "detectable": DIFFERENCE["detectable"],
+    "supported": (
+        lambda row: "yes" if row.difference.supports_difference else "no",
+        "the interval excludes 0 and six tasks differ",
+    ),
+}
+EXPLAINED = f"""\
+{columns_explained(COMPARISON)}
+{columns_explained({name: RATES[name] for name in ("pass rate", "supported")})}
+- **tokens per task**: those of completions, and of each prompt once for all completions that share it.
+
+Brackets: 95 % interval over tasks and, of repeated trainings, over trainings. Nothing is corrected for the number of
+these comparisons."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedArms:
+    """Comparison of two arms on the tasks that both attempted."""
+
+    comparison: Comparison
+    only_first: tuple[str, ...]  # ids of tasks that the first arm solved (of repeated arms: more often)
+    only_second: tuple[str, ...]
+    budgets: tuple[int, int]  # attempts per task
+    turns: list[PairedRates]  # of turns with attempts of both on some task
+    note: str  # on the trainings that are compared
+
+
+def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str]) -> str:
+    """Compare sides on the wanted sets, by default on all that several have."""
     for first, second in combinations(sides, 2):
         arms_to_pair(first, second)  # raises before anything is loaded
     experiments = list({side.folder.resolve(): side for side in sides}.values())
@@ -29,10 +124,10 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str], set_section: S
     ]
     blocks = [
         f"# Comparison of {', '.join(side.title for side in sides)}",
-        *(block for name in sets for block in set_section([side for side in sides if name in side.sets], name)),
+        *(block for name in sets for block in _set_section([side for side in sides if name in side.sets], name)),
         *(f"Not compared, because only {side.title} has it: {listed(names)}." for side, names in alone if names),
         "## Columns",
-        explained,
+        EXPLAINED,
     ]
     if len(experiments) > 1:
         dumped = [side.experiment.model_dump(mode="json", exclude=NO_RESULT) for side in experiments]
@@ -63,23 +158,146 @@ def _repetition(first: Side[Any], second: Side[Any], sets: Sequence[str]) -> lis
 
 def _answers(side: Side[Any], set_name: str) -> dict[tuple[str, str], tuple[int, float]]:
     """Return a hash of the text, and the score, of each attempt by arm and id."""
-    rows = config.part(side.experiment.kind, "report:exported")(side, set_name)
+    rows = exported(side, set_name)
     return {(row.row["repetition"], row.row["id"]): (hash(json.dumps(row.completion)), row.score) for row in rows}
 
 
-def left_out(ids: Iterable[tuple[Side[Any], Iterable[str]]], common: Collection[str], what: str) -> list[str]:
-    """Return a sentence for each side with ids that are not common; `what` names them, such as `tasks`."""
-    alone = [(side, [name for name in names if name not in common]) for side, names in ids]
+def _set_section(sides: Sequence[Side[Any]], name: str) -> list[str]:
+    """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
+    loaded = [SideResults.read(side, name, arms_to_show(side, sides)) for side in sides]
+    task_sets = [entry for side in sides for entry in side.experiment.evaluated_sets if entry.name == name]
+    caveats = [
+        text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveat) if text
+    ]
+    header = ["experiment", "arm", "n tasks", "solved", "turn 1", "turn 2", "attempts per task", "tokens per task"]
     return [
-        f"Left out, because only {side.title} has them: "
-        f"{listed(names) if len(names) <= MAX_NAMED else f'{len(names)} {what}'}."
-        for side, names in alone
-        if names
+        f"## Set `{name}`",
+        *(f"> {text}" for text in dict.fromkeys(caveats)),
+        markdown_table(header, [row for side in loaded for row in _arms(side)]),
+        *(block for first, second in combinations(loaded, 2) for block in _differences(first, second)),
     ]
 
 
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _arms(loaded: SideResults) -> Iterator[list[object]]:
+    results, n = loaded.results, len(loaded.results.task_ids)
+    for name, repeated in loaded.metrics.items():
+        for arm, metrics in zip(loaded.side.experiment.arms_called(name), repeated, strict=True):
+            attempts = results.attempts_of_arm(arm)
+            rates = [results.metrics_of_turn(arm, turn)[PASS_RATE] for turn in range(1, len(arm.turns) + 1)]
+            yield [
+                f"`{loaded.side.folder}`",
+                f"`{arm.name}`",
+                n,
+                solved_text(list(metrics[SOLVED])),
+                *([share_text(list(rate)) if len(rate) else "–" for rate in rates[:2]] + ["–"])[:2],
+                f"{len(attempts) / n:.1f}",
+                f"{attempts['tokens'].sum() / n:.0f}",
+            ]
+
+
+def _differences(first: SideResults, second: SideResults) -> list[str]:
+    title = f"{first.side.title} − {second.side.title}"
+    arms = arms_to_pair(first.side, second.side)
+    if not arms:
+        return [f"{title}: no arm of the same name."]
+    task_ids = shared_tasks(first, second)
+    if not task_ids:
+        return [f"{title}: no task in common; {_why_tasks_differ(first, second)}."]
+    pairs = [pair(first, second, names, task_ids) for names in arms]
+    return [
+        f"{title}, on {len(task_ids)} tasks, paired:",
+        *_left_out((first, second), task_ids),
+        columns_table(COMPARISON, [paired.comparison for paired in pairs]),
+        *([columns_table(RATES, rates)] if (rates := [row for paired in pairs for row in paired.turns]) else []),
+        "\n".join(line for paired in pairs for line in _lines(paired)),
+    ]
+
+
+def _lines(paired: PairedArms) -> Iterator[str]:
+    yield f"- {verdict_sentence(paired.comparison)}"
+    if paired.note:
+        yield f"  - {paired.note}"
+    often = "only" if paired.comparison.is_exact else "more often"
+    for which, task_ids in (("first", paired.only_first), ("second", paired.only_second)):
+        if task_ids:
+            yield f"  - Solved {often} by the {which}: {listed(task_ids)}."
+    if paired.budgets[0] != paired.budgets[1]:
+        yield f"  - Their budgets differ: {paired.budgets[0]} and {paired.budgets[1]} attempts per task."
+
+
+def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
+    """Return the task ids of both sides, in the first one's order; raise if an id is not the same task in both."""
+    ours, theirs = first.results.tasks, second.results.tasks
+    common = [task_id for task_id in ours if task_id in theirs]
+    if changed := [task_id for task_id in common if ours[task_id] != theirs[task_id]]:
+        tables = " and ".join(str(loaded.side.folder / TABLE) for loaded in (first, second))
+        raise InputError(
+            f"{tables}: the task {changed[0]} of {first.results.name} differs between them: "
+            f"{_why_tasks_differ(first, second)}. Give both experiments the same set"
+        )
+    return common
+
+
+def _why_tasks_differ(first: SideResults, second: SideResults) -> str:
+    return why_sets_differ(
+        [loaded.side.experiment.decisive_settings(loaded.results.name) for loaded in (first, second)]
+    )
+
+
+def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
+    """Compare an arm of each side on shared tasks; trainings are paired by their seed."""
+    task_ids = list(task_ids)
+    ours, theirs = (
+        by_training(loaded.side.experiment, arm, [metrics.loc[task_ids, SOLVED] for metrics in loaded.metrics[arm]])
+        for loaded, arm in zip((first, second), arms, strict=True)
+    )
+    runs = match_runs(ours, theirs)
+    labels = [f"{loaded.side.folder}:{arm}" for loaded, arm in zip((first, second), arms, strict=True)]
+    comparison = compare(labels[0], labels[1], runs.first, runs.second, runs.is_paired)
+    more = np.sign(runs.first.mean(axis=0) - runs.second.mean(axis=0))
+    return PairedArms(
+        comparison,
+        tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign > 0),
+        tuple(task_id for task_id, sign in zip(task_ids, more, strict=True) if sign < 0),
+        (first.side.experiment.arms_called(arms[0])[0].budget, second.side.experiment.arms_called(arms[1])[0].budget),
+        list(_rates_of_turns((first, second), arms, labels, task_ids)),
+        runs.note,
+    )
+
+
+def _rates_of_turns(
+    sides: tuple[SideResults, SideResults], arms: tuple[str, str], labels: Sequence[str], task_ids: Sequence[str]
+) -> Iterator[PairedRates]:
+    """Compare the pass rates of each turn that the arms do not share, on the tasks that all have attempts on."""
+    repeated = [loaded.side.experiment.arms_called(arm) for loaded, arm in zip(sides, arms, strict=True)]
+    same_folder = sides[0].side.folder.resolve() == sides[1].side.folder.resolve()
+    for turn in range(1, 1 + min(len(arm.turns) for same in repeated for arm in same)):
+        if same_folder and {arm.branch(turn) for arm in repeated[0]} & {arm.branch(turn) for arm in repeated[1]}:
+            continue
+        rates = [
+            [loaded.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
+            for loaded, same in zip(sides, repeated, strict=True)
+        ]
+        common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
+        if common:
+            ours, theirs = (
+                by_training(loaded.side.experiment, arm, [rate.loc[common] for rate in side])
+                for loaded, arm, side in zip(sides, arms, rates, strict=True)
+            )
+            runs = match_runs(ours, theirs)
+            title = f"turn {turn}: `{labels[0]}` − `{labels[1]}`"
+            yield PairedRates(title, float(runs.first.mean()), float(runs.second.mean()), runs.difference)
+
+
+def _left_out(sides: Iterable[SideResults], common: Collection[str]) -> list[str]:
+    """Return a sentence for each side with tasks that are not common."""
+    alone = [(loaded.side, [name for name in loaded.results.task_ids if name not in common]) for loaded in sides]
+    return [
+        f"Left out, because only {side.title} has them: "
+        f"{listed(names) if len(names) <= MAX_NAMED else f'{len(names)} tasks'}."
+        for side, names in alone
+        if names
+    ]
 
 
 def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:

@@ -31,8 +31,25 @@ from arc_refinery.files import atomic_write
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Demonstration
 from arc_refinery.records.tool_use import Conversation
+from arc_refinery.reporting.kind import reported
 
 TEXTS: dict[str, Any] = {record.KIND: record for record in (Demonstration, Conversation)}
+
+# Columns of the table of attempts, by their names in an export
+ROW = {
+    "task_id": "task_id",
+    "repetition": "repetition",
+    "turn": "turn",
+    "parent_id": "refines",
+    "status": "status",
+    "score": "shown_score",
+    "solved": "solved",
+    "n_calls": "n_calls",
+    "model": "model",
+    "adapter": "adapter",
+    "n_tokens": "n_tokens",
+    "finish_reason": "finish_reason",
+}
 
 Form: TypeAlias = Literal["messages", "prompt-completion", "inspect"]
 
@@ -74,14 +91,14 @@ class Exported:
 
 def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, output: Path) -> int:
     """Write the attempts or episodes of a side; return their number, which is not zero."""
-    rows_of, names = config.part(side.experiment.kind, "report:exported"), sets_of(side, sets)
+    names = sets_of(side, sets)
     if form == "inspect" and only_right:
         raise InputError("--only-right: a log of inspect_ai has all attempts, for its scores; leave it out")
     if form == "inspect" and not side.arm and len(arms := side.experiment.repetitions) > 1:
         raise InputError(f"{side.folder}: a log of inspect_ai has one arm; name it: {side.folder}:{next(iter(arms))}")
 
     def rows() -> Iterator[Exported]:
-        all_rows = (row for name in names for row in rows_of(side, name) if row.score == 1.0 or not only_right)
+        all_rows = (row for name in names for row in exported(side, name) if row.score == 1.0 or not only_right)
         return _distinct(all_rows) if form == "messages" else all_rows
 
     number = 0
@@ -93,6 +110,28 @@ def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, o
         if not number:
             raise InputError(f"{side.folder}: nothing to write{': no attempt is right' if only_right else ''}")
     return number
+
+
+def exported(side: Side[Any], set_name: str) -> Iterator[Exported]:
+    """Yield the attempts of a side's arms on a set, arm by arm and turn by turn; arms may share first turns."""
+    experiment, of_kind = side.experiment, reported(side.experiment, side.folder)
+    for name in [side.arm] if side.arm else experiment.repetitions:
+        for arm in experiment.arms_called(name):
+            attempts = of_kind.results(set_name, [arm]).attempts
+            rows = attempts.set_index("attempt_id")[list(ROW)].rename(columns=ROW).to_dict("index")
+            seed = experiment.training_seed(arm)
+            run = str(experiment.seed if seed is None else seed)
+            for turn in range(1, len(arm.turns) + 1):
+                for attempt_id, texts in of_kind.texts(set_name, arm, turn):
+                    if row := rows.get(attempt_id):
+                        yield Exported(
+                            prompt=texts.prompt,
+                            completion=texts.completion,
+                            score=float(row.pop("solved")),
+                            is_cut=row["finish_reason"] == "length",
+                            branch=f"{set_name}/{arm.branch(turn)}",
+                            row={"id": attempt_id, **row, "set": set_name, "arm": name, "run": run, **texts.more},
+                        )
 
 
 def _distinct(rows: Iterable[Exported]) -> Iterator[Exported]:

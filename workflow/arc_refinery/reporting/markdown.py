@@ -130,6 +130,10 @@ def solved_text(values: Sequence[float]) -> str:
     return f"{round(sum(values))}/{len(values)} = {share_text(values)}"
 
 
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 

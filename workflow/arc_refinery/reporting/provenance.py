@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from arc_refinery import records
-from arc_refinery.config import REPORT, TUNING, Experiment, marked
+from arc_refinery.config import REPORT, TUNING, Compared, Experiment, marked
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
 from arc_refinery.packages import PACKAGES, installed_versions
 from arc_refinery.reporting.markdown import markdown_table
@@ -47,9 +47,11 @@ def _differing(value: Any) -> Any:
     return list(map(_differing, value)) if isinstance(value, list | tuple) else value
 
 
-def section(experiment: Experiment, folder: Path, seeds: Mapping[str, Sequence[int]]) -> list[str]:
+def section(experiment: Compared[Any], folder: Path) -> list[str]:
     """Return Markdown blocks for a report in `results/`; `folder` holds the experiment's results."""
-    name = experiment.experiment
+    name, trainings = experiment.experiment, experiment.training.seeds if experiment.training else ()
+    arms = getattr(experiment.evaluation, "seeds", ())
+    seeds: dict[str, Sequence[int]] = {"experiment": (experiment.seed,), "arms": arms, "training": trainings}
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [
         "## How to reproduce",

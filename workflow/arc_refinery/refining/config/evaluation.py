@@ -5,8 +5,8 @@ from typing import Generic, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.arms import BaseArm
-from arc_refinery.config.base import AT, EVERY, AdapterName, Line, Name, PositiveInt, RunName, Seed, Strict, Temperature
+from arc_refinery.config.arms import BaseArm, Primary
+from arc_refinery.config.base import AT, EVERY, AdapterName, Line, PositiveInt, RunName, Seed, Strict, Temperature
 from arc_refinery.refining.config.sampling import History, Refinement
 from arc_refinery.refining.config.tasks import TaskSet
 
@@ -51,9 +51,9 @@ class Turn(Strict):
         return self
 
     @property
-    def is_control(self) -> bool:
-        """Whether the feedback is not on the attempt."""
-        return self.feedback in CONTROLS
+    def control(self) -> str | None:
+        """What a control shows instead of the attempt's own results; None: the turn is no control."""
+        return CONTROLS.get(self.feedback)
 
     def refinement(self, usual: Refinement) -> Refinement:
         """Return the settings that select the attempts to refine."""
@@ -79,15 +79,6 @@ class Arm(BaseArm):
             raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(refining_keys)}")
         return self
 
-    @property
-    def is_control(self) -> bool:
-        """Whether a turn gets no feedback on its attempts."""
-        return any(turn.is_control for turn in self.turns)
-
-    @property
-    def budget(self) -> int:
-        return sum(turn.n_predictions for turn in self.turns)
-
     def branch(self, turn: int) -> str:
         """Folder name of turn `turn` (1, 2, ...). Arms share first turns, not later ones."""
         if turn > 1:
@@ -97,15 +88,6 @@ class Arm(BaseArm):
         temperature = "" if first.temperature is None else f"temperature-{first.temperature:g}"
         seed = "" if self.seed is None else f"sampling-{self.seed}"
         return "-".join(word for word in ("turn1", sampler, temperature, seed) if word)
-
-    @property
-    def branches(self) -> tuple[str, ...]:
-        """Folder names of the arm's turns, in order."""
-        return tuple(self.branch(turn) for turn in range(1, len(self.turns) + 1))
-
-    @property
-    def adapters(self) -> set[str]:
-        return {turn.adapter for turn in self.turns}
 
     @property
     def sampling_seed(self) -> int | None:
@@ -133,39 +115,6 @@ class Arm(BaseArm):
     def with_seed(self, seed: int) -> "Arm":
         """Return this arm, sampled with another seed."""
         return self.model_copy(update={"name": f"{self.name}-sampling-{seed}", "seed": seed})
-
-
-class Primary(Strict):
-    set: Name = Field(description="Evaluation set.")
-    arms: tuple[str, str] = Field(
-        description="Pair of arms to compare, as in `comparisons`: the first minus the second."
-    )
-    turn: PositiveInt | None = Field(
-        None, description="Compare the pass rate of this turn alone; default: tasks solved by all attempts."
-    )
-    minus: tuple[str, str] | None = Field(
-        None,
-        description="With `turn`: subtract the difference of this pair, task by task (docs/methods.md).",
-    )
-
-    @model_validator(mode="after")
-    def _pairs_differ_in_a_turn(self) -> "Primary":
-        if self.minus and self.turn is None:
-            raise ValueError("minus subtracts pass rates of one turn; add `turn`")
-        return self
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        return [self.arms, self.minus] if self.minus else [self.arms]
-
-    @property
-    def title(self) -> str:
-        first, *others = [" − ".join(pair) for pair in self.pairs]
-        return f"({first}) − ({others[0]})" if others else first
-
-    @property
-    def outcome(self) -> str:
-        return "tasks solved" if self.turn is None else f"right attempts in turn {self.turn}"
 
 
 AnySet = TypeVar("AnySet", bound=TaskSet, covariant=True)

@@ -1,6 +1,6 @@
 """Refining experiments, and checks across the sections of their config."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, product
 from math import isinf
@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config.arms import COMPARE, Compared
+from arc_refinery.config.arms import COMPARE, Compared, Primary
 from arc_refinery.config.base import (
     AT,
+    REPORT,
+    TUNING,
     ConfigError,
     Line,
     Name,
@@ -20,6 +22,7 @@ from arc_refinery.config.base import (
     Strict,
     explain,
     faults_of,
+    marked,
     run_and_step,
     sections_in,
 )
@@ -81,7 +84,6 @@ class Refining(Compared[Arm]):
         description="Shards per grading job; does not change results.",
     )
     compare: tuple[Name, ...] = COMPARE
-    report_tables: ClassVar = {"attempts": "<results>/attempts.parquet"}
 
     @property
     def rules(self) -> list[str]:
@@ -227,6 +229,11 @@ class Refining(Compared[Arm]):
         """Settings of the stage that makes the tasks of an evaluation set."""
         return {"task_set": self.evaluation_set(tasks)}
 
+    def decisive_settings(self, name: str) -> dict[str, Any]:
+        settings = self.settings_of_set(name)
+        task_set = settings.pop("task_set")
+        return {**settings, **task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))}
+
     @property
     def n_earlier_rows(self) -> int:
         """Rows that the model is known to have been trained on before, as far as they are compared with the tasks."""
@@ -343,8 +350,12 @@ class Refining(Compared[Arm]):
         return self.seed if arm.seed is None else arm.seed
 
     @property
-    def set_names(self) -> list[str]:
-        return [task_set.name for task_set in self.evaluation.sets]
+    def evaluated_sets(self) -> Sequence[TaskSet]:
+        return self.evaluation.sets
+
+    @property
+    def primaries(self) -> list[Primary]:
+        return [self.evaluation.primary] if self.evaluation.primary else []
 
     def evaluation_set(self, name: str) -> TaskSet:
         return next(task_set for task_set in self.evaluation.sets if task_set.name == name)

@@ -11,14 +11,15 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.refining.config import Arm, Refining, TaskSet
+from arc_refinery.evaluation.attempts import Results
+from arc_refinery.evaluation.metrics import SOLVED
+from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
-from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.graded import program_of, read_attempts
-from arc_refinery.refining.metrics import SOLVED
 from arc_refinery.refining.prompts import opening, split_prefix
-from arc_refinery.refining.report.outcomes import refining_pairs
+from arc_refinery.reporting.kind import PerTask
 from arc_refinery.reporting.markdown import fenced, folded
+from arc_refinery.reporting.outcomes import refining_pairs
 from arc_refinery.reporting.publish import Attachments
 
 FIRST, REFINED = "first program", "refined program"
@@ -49,9 +50,8 @@ class GalleryItem:
 def section(
     experiment: Refining,
     folder: Path,
-    task_set: TaskSet,
-    results: SetResults,
-    metrics: Mapping[str, pd.DataFrame],
+    results: Results,
+    metrics: PerTask,
     files: Attachments,
 ) -> list[str]:
     """Return Markdown blocks on some tasks of a set; their pictures are added to `files`.
@@ -68,9 +68,9 @@ def section(
     all_items = [item for _, items in classes.values() for item in items]
     if not all_items:
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
-    attempts = _read(domain, partial(experiment.files, folder, task_set.name), arm, all_items)
+    attempts = _read(domain, partial(experiment.files, folder, results.name), arm, all_items)
     wanted = {item.task_id for item in all_items}
-    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class)
+    all_tasks = records.read(folder / "tasks" / f"{results.name}.parquet", domain.task_class)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     rules = RULES.format(arm=arm.name, baseline=baseline.name)
     blocks = [rules + (NEVER_SEEN.format(domain.hidden) if domain.hidden else "")]
@@ -79,10 +79,10 @@ def section(
         for item in items:
             pair_shown = {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]}
             task = tasks[item.task_id]
-            name = f"gallery/{task_set.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
+            name = f"gallery/{results.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
             blocks += [
                 f"#### `{item.task_id}`: {title.lower()}",
-                *_attempts(domain, task_set.name, task, pair_shown, files, name, is_small=False),
+                *_attempts(domain, results.name, task, pair_shown, files, name, is_small=False),
                 programs_block(domain, *pair_shown.values()),
             ]
     return blocks
@@ -91,9 +91,8 @@ def section(
 def repaired(
     experiment: Refining,
     folder: Path,
-    task_set: TaskSet,
-    results: SetResults,
-    metrics: Mapping[str, pd.DataFrame],
+    results: Results,
+    metrics: PerTask,
     files: Attachments,
 ) -> list[str]:
     """Return blocks on one repaired program, of a task that only refining solves if there is one; none if none is."""
@@ -107,17 +106,17 @@ def repaired(
     if not items:
         return []
     item, domain = items[0], load_domain(experiment.domain)
-    attempts = _read(domain, partial(experiment.files, folder, task_set.name), arm, [item])
+    attempts = _read(domain, partial(experiment.files, folder, results.name), arm, [item])
     shown = {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]}
-    all_tasks = records.read(folder / "tasks" / f"{task_set.name}.parquet", domain.task_class)
+    all_tasks = records.read(folder / "tasks" / f"{results.name}.parquet", domain.task_class)
     task = next(task for task in all_tasks if task.task_id == item.task_id)
     first, second = shown.values()
     programs = [program_of(domain, graded) for graded in shown.values()]
     blocks = [
-        f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{task_set.name}`). The prompt "
+        f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{results.name}`). The prompt "
         "of the second program shows the first one and what it gave."
         + (f" It never sees {domain.hidden}." if domain.hidden else ""),
-        *_attempts(domain, task_set.name, task, shown, files, f"gallery/{task_set.name}-repaired.png", is_small=True),
+        *_attempts(domain, results.name, task, shown, files, f"gallery/{results.name}-repaired.png", is_small=True),
     ]
     if max(len(program.splitlines()) for program in programs) > MAX_UNFOLDED:
         return [*blocks, programs_block(domain, first, second)]
@@ -168,9 +167,7 @@ def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
     return next(reversed(asked or informed or pairs), None)
 
 
-def choose(
-    results: SetResults, arm: Arm, baseline: Arm, solved: pd.DataFrame
-) -> dict[str, tuple[int, list[GalleryItem]]]:
+def choose(results: Results, arm: Arm, baseline: Arm, solved: pd.DataFrame) -> dict[str, tuple[int, list[GalleryItem]]]:
     """Return, by class, the number of its tasks and the items to show, by `RULES`.
 
     `solved`: one row per task, in the set's order; one column of booleans per arm.
@@ -189,7 +186,7 @@ def choose(
     }
 
 
-def _refined(results: SetResults, arm: Arm) -> pd.DataFrame:
+def _refined(results: Results, arm: Arm) -> pd.DataFrame:
     turns = range(2, len(arm.turns) + 1)
     return pd.concat([results.attempts_of_turn(arm, turn) for turn in turns], ignore_index=True)
 

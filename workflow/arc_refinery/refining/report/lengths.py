@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.errors import span
+from arc_refinery.evaluation.attempts import Results
 from arc_refinery.files import atomic_write
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.evaluation.results import SetResults
 from arc_refinery.refining.next_turn import WITHOUT_TWIN
 from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import markdown_table, write_csv
@@ -90,7 +90,7 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     ] or [PromptLengths(label, None, none, 0, allowed)]
 
 
-def missing_attempts_notes(experiment: Refining, folder: Path, results: SetResults) -> list[str]:
+def missing_attempts_notes(experiment: Refining, folder: Path, results: Results) -> list[str]:
     """Return sentences on turns in which tasks have no attempts, though there was something to answer.
 
     Turns of which the same is to be said share one.
@@ -109,7 +109,7 @@ def missing_attempts_notes(experiment: Refining, folder: Path, results: SetResul
             if not asked:
                 sentence = f"nothing could be refined, so turn {number} has no attempts on any task."
                 said.setdefault(sentence, {})[branch] = None
-            elif n_missing := len(asked - set(results.branches[branch]["task_id"])):
+            elif n_missing := len(asked - set(results.attempts_of_branch(branch)["task_id"])):
                 reason = _why_missing(folder / results.name / branch / "prompts.parquet", branch)
                 tasks = f"{n_missing} of {n} tasks" if number == 1 else f"{n_missing} of {len(asked)} tasks to refine"
                 end = ", which count as unsolved" if number == 1 else ""

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from arc_refinery.config.arms import COMPARE, BaseArm, Compared
+from arc_refinery.config.arms import COMPARE, BaseArm, Compared, Primary
 from arc_refinery.config.base import (
     EPISODES,
     EVALUATION,
@@ -24,6 +25,7 @@ from arc_refinery.config.base import (
     Strict,
     Temperature,
     Text,
+    marked,
 )
 from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
@@ -120,6 +122,18 @@ class Questions(RowsSource):
         (), description="Tools for these questions; default: the experiment's."
     )
 
+    validation: ClassVar = False
+    note: ClassVar = ""
+
+    @property
+    def caveat(self) -> str:
+        if self.source != "generator":
+            return ""
+        return (
+            "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out "
+            "pattern is new to the model."
+        )
+
     @model_validator(mode="after")
     def _generated_sets_can_be_made(self) -> "Questions":
         if self.source == "generator" and self.form != "gsm8k":
@@ -196,6 +210,14 @@ class ToolTraining(Methods):
     grpo: ToolGrpo | None = Field(None, description=Methods.model_fields["grpo"].description)
 
 
+class Episodes(NamedTuple):
+    """The one turn of an arm, as reports of all kinds name it."""
+
+    n_predictions: int
+    adapter: str
+    control: None = None
+
+
 class ToolArm(BaseArm):
     adapter: RunName = Field(
         "none",
@@ -203,10 +225,14 @@ class ToolArm(BaseArm):
         "name of one run.",
     )
     tools: bool = Field(True, description="Whether tools are offered.")
+    _n_predictions: int = PrivateAttr(1)  # that of the evaluation, which sets it
 
     @property
-    def adapters(self) -> set[str]:
-        return {self.adapter}
+    def turns(self) -> tuple[Episodes]:
+        return (Episodes(self._n_predictions, self.adapter),)
+
+    def branch(self, turn: int) -> str:
+        return self.name
 
     def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "ToolArm":
         return self.model_copy(
@@ -229,6 +255,8 @@ class ToolEvaluation(Strict):
         names = [arm.name for arm in self.arms]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two arms have the name {', '.join(sorted(twice))}; rename one")
+        for arm in self.arms:
+            arm._n_predictions = self.n_predictions
         return self
 
 
@@ -314,8 +342,39 @@ class ToolUse(Compared[ToolArm]):
         return TrainedRow(self.model.window, self.generation.max_episode_tokens) if self.training else None
 
     @property
-    def set_names(self) -> list[str]:
-        return [questions.name for questions in self.data.heldout]
+    def evaluated_sets(self) -> tuple[Questions, ...]:
+        return self.data.heldout
+
+    def decisive_settings(self, name: str) -> dict[str, Any]:
+        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(Questions, TUNING, EPISODES))
+
+    @cached_property
+    def compared(self) -> list[tuple[str, str]]:
+        """Each arm with the first one, and those that differ only in adapter or only in tools with each other."""
+        names = list(self.repetitions)
+        with_baseline = [(name, names[0]) for name in names[1:]]
+        others = []
+        for earlier, later in combinations(names, 2):
+            a, b = (self.repetitions[name][0] for name in (earlier, later))
+            adapters_differ = a.adapter != b.adapter
+            if adapters_differ != (a.tools != b.tools):  # with tools minus without
+                others.append((earlier, later) if a.tools and not b.tools else (later, earlier))
+        seen = {frozenset(pair) for pair in with_baseline}
+        return with_baseline + [pair for pair in others if frozenset(pair) not in seen]
+
+    @property
+    def arm_to_show(self) -> str:
+        """The last arm with tools and an adapter, by the name of its repetitions."""
+        with_tools = [name for name, arms in self.repetitions.items() if arms[0].tools] or list(self.repetitions)
+        trained = [name for name in with_tools if self.repetitions[name][0].adapter != "none"]
+        return (trained or with_tools)[-1]
+
+    @property
+    def primaries(self) -> list[Primary]:
+        """Of each set: the share of right episodes, of the arm to show against the first one."""
+        first = next(iter(self.repetitions))
+        pair = (self.arm_to_show, first)
+        return [Primary(set=name, arms=pair, turn=1) for name in self.set_names if self.arm_to_show != first]
 
     def sources(self) -> Iterable[Download | None]:
         return [self.model.download, *(questions.download for questions in self.sets.values())]

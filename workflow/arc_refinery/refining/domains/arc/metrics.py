@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from arc_refinery.refining.metrics import Metric, counted, names
+from arc_refinery.evaluation.metrics import PROGRAMS, Metric, counted, names
 
 SCORES = ("train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids")
 METRICS = (
@@ -18,7 +18,7 @@ METRICS = (
     ),
     Metric("is_correct", ("train_is_correct", "test_is_correct"), is_any=True),
 )
-NAMES, COUNTED = tuple(names(METRICS)), tuple(counted(METRICS))
+NAMES, COUNTED = tuple(names((*PROGRAMS, *METRICS))), tuple(counted(METRICS))
 EXPLAINED = """\
 - Valid outputs are a grid for every input.
 - **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.

@@ -11,6 +11,7 @@ import pyarrow as pa
 from arc_refinery import records
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.config import Sandbox
+from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
@@ -20,7 +21,6 @@ from arc_refinery.refining.domains.code.config import FORMS, PLAIN, REWARDS, TEX
 from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, same_tasks
 from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
-from arc_refinery.refining.metrics import Metric
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.sandbox import Executor, Status
 

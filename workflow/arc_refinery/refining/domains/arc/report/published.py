@@ -8,10 +8,10 @@ from math import ceil, sqrt
 import pandas as pd
 from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
+from arc_refinery.evaluation.metrics import SOLVED
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import mcnemar
 from arc_refinery.refining.domains.arc.metrics import COUNTED, NAMES
-from arc_refinery.refining.metrics import SOLVED
 from arc_refinery.reporting.markdown import markdown_table, p_text, points, share_text
 
 PUBLISHED_METRICS = tuple(metric for metric in NAMES if metric not in ("any code", SOLVED))

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.evaluation.results import SetResults, tasks_with_attempts, turns_of
-from arc_refinery.refining.metrics import PASS_RATE, SOLVED
-from arc_refinery.refining.report import plots
-from arc_refinery.refining.report.tables import turn_title
-from arc_refinery.reporting.compare import listed
-from arc_refinery.reporting.markdown import folded, markdown_table, percent, share_text, write_csv
+from arc_refinery.config import BaseArm, Compared
+from arc_refinery.evaluation.attempts import Results, tasks_with_attempts, turns_of
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
+from arc_refinery.reporting import plots
+from arc_refinery.reporting.kind import PerTask, Reported
+from arc_refinery.reporting.markdown import folded, listed, markdown_table, percent, share_text, write_csv
 from arc_refinery.reporting.publish import Attachments
+from arc_refinery.reporting.tables import turn_title
 
 N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
 CORRECT, WRONG, OTHER_ERRORS = "correct", "wrong", "other errors"
@@ -27,6 +27,10 @@ FAILED = {
     "crash": "crash",
     "protocol": "no readable answer",
     "no_code": "no program",
+    "truncated": "last turn truncated",
+    "tokens": "out of tokens",
+    "calls": "called a tool with no calls left",
+    "failed": "a tool failed",
 }
 # Colour and hatch of outcomes; error types have those of `ERROR_LOOKS`, most frequent first
 LOOKS = {
@@ -40,6 +44,10 @@ LOOKS = {
     FAILED["crash"]: ("#000000", ""),
     FAILED["protocol"]: ("#FFFFFF", "*"),
     FAILED["no_code"]: ("#777777", ""),
+    FAILED["truncated"]: ("#FFFFFF", "//"),
+    FAILED["tokens"]: ("#FFFFFF", "oo"),
+    FAILED["calls"]: ("#CC79A7", "\\\\"),
+    FAILED["failed"]: ("#FFFFFF", "++"),
 }
 ERROR_LOOKS = (("#D55E00", "\\\\\\"), ("#E69F00", "xxx"), ("#F0E442", "+++"), ("#D2B48C", "//--"))
 BOTH, ONLY_REFINING, ONLY_BASELINE, NEITHER = CLASSES = ("both", "only refining", "only the baseline", "neither")
@@ -51,18 +59,13 @@ MARKS = {
 }
 
 
-def section(
-    experiment: Refining,
-    results: SetResults,
-    metrics: Mapping[str, pd.DataFrame],
-    files: Attachments,
-) -> list[str]:
+def section(of_kind: Reported, results: Results, metrics: PerTask, files: Attachments) -> list[str]:
     """Return Markdown blocks on a set; its pictures and tables are added to `files`.
 
     `metrics`: `per_task` of each arm of the experiment.
     """
-    name, domain = results.name, load_domain(experiment.domain)
-    shown_only = SHOWN_ONLY.format(domain.shown)
+    name, experiment = results.name, of_kind.experiment
+    shown_only = SHOWN_ONLY.format(of_kind.shown)
     shares = {
         title: of_turn.rename(columns={SHOWN_ONLY: shown_only})
         for title, of_turn in shares_by_turn(results, experiment.arms).items()
@@ -78,16 +81,15 @@ def section(
     table = files.add(f"{name}-outcomes.csv", partial(write_csv, means.rename_axis("turn").reset_index()))
     return [
         "### Outcomes of attempts",
-        f"{domain.outcomes} Means over the tasks that have attempts in a turn, as above.",
+        f"{of_kind.outcomes} Means over the tasks that have attempts in a turn, as above.",
         outcomes_table(shares),
         f"![{title}, one bar per turn; correct: {', '.join(correct)}]({plot})",
         f"[As CSV]({table}).",
-        "### Tasks that only one of two arms solves",
-        *_gained_and_lost(refining_pairs(experiment), domain.checks, results, metrics, files),
+        *_gained_and_lost(refining_pairs(experiment), of_kind.checks, results, metrics, files),
     ]
 
 
-def shares_by_turn(results: SetResults, arms: Sequence[Arm]) -> dict[str, pd.DataFrame]:
+def shares_by_turn(results: Results, arms: Sequence[BaseArm]) -> dict[str, pd.DataFrame]:
     """Return, by title of each turn, shares 0..1: one row per task with attempts, one column per outcome.
 
     All turns have the same columns, in a fixed order: the outcomes that occur in any turn.
@@ -136,7 +138,7 @@ def outcomes_table(shares: Mapping[str, pd.DataFrame]) -> str:
     return markdown_table(["share of attempts", *shares], rows)
 
 
-def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
+def refining_pairs(experiment: Compared[Any]) -> list[tuple[Any, Any]]:
     """Pair each arm that refines with its baseline; of repeated baselines, the one with the same seed."""
     baseline, *others = experiment.repetitions
     pairs = [pair for name in others for run in experiment.paired_runs(name, baseline) for pair in run]
@@ -144,14 +146,14 @@ def refining_pairs(experiment: Refining) -> list[tuple[Arm, Arm]]:
 
 
 def _gained_and_lost(
-    pairs: Sequence[tuple[Arm, Arm]],
+    pairs: Sequence[tuple[BaseArm, BaseArm]],
     checks: str,
-    results: SetResults,
-    metrics: Mapping[str, pd.DataFrame],
+    results: Results,
+    metrics: PerTask,
     files: Attachments,
 ) -> list[str]:
     if not pairs:
-        return ["No arm other than the baseline refines, so there is nothing to compare."]
+        return []
     name, rows, lists, panels = results.name, [], [], {}
     for arm, baseline in pairs:
         title = f"`{arm.name}` against `{baseline.name}`"
@@ -180,6 +182,7 @@ def _gained_and_lost(
     ]
     header = ["tasks solved by", "n tasks", *CLASSES]
     return [
+        "### Tasks that only one of two arms solves",
         "Tasks by which of two arms solves them, each with its whole budget. Refining cannot lose a task that the "
         "first turn solved: tasks that *only the baseline* solves were found by its later attempts. Two halves of one "
         "sample show how many tasks change hands by chance; see *Differences* for intervals and tests.",
@@ -193,11 +196,11 @@ def _gained_and_lost(
     ]
 
 
-def halves_of(results: SetResults, arm: Arm) -> tuple[pd.DataFrame, pd.DataFrame]:
+def halves_of(results: Results, arm: BaseArm) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return `per_task` of the first and of the second half of an arm's attempts in turn 1: an A/A comparison."""
     attempts, half = results.attempts_of_turn(arm, 1), arm.turns[0].n_predictions // 2
-    first = attempts[attempts["place"] < half]
-    second = attempts[(attempts["place"] >= half) & (attempts["place"] < 2 * half)]
+    first = attempts[attempts["sample"] < half]
+    second = attempts[(attempts["sample"] >= half) & (attempts["sample"] < 2 * half)]
     return results.per_task(first), results.per_task(second)
 
 
@@ -208,7 +211,7 @@ def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]")
     return pd.Series(classes, by_refining.index, dtype=str)
 
 
-def pass_rates(results: SetResults, arm: Arm) -> pd.DataFrame:
+def pass_rates(results: Results, arm: BaseArm) -> pd.DataFrame:
     """Return each task's share of attempts that are correct on all pairs, in turn 1 (`first`) and after it (`later`).
 
     One row per task that has something to refine.

@@ -1,11 +1,11 @@
-"""Metrics of attempts and tasks in tables: those that every domain has, and how a domain adds its own."""
+"""Metrics of tasks: means of their attempts, in the order of the tables."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 PASS_RATE = "pass_rate"  # share of attempts that solve the task, which is to be right on everything
-FIRST = ("valid code", "any code", "valid outputs", "unique outputs")
 SOLVED = "solved"  # 1 if an attempt solves the task
+VALID, UNIQUE = "valid outputs", "unique outputs"
 
 
 class Metric(NamedTuple):
@@ -18,11 +18,16 @@ class Metric(NamedTuple):
     columns: str | tuple[str, ...]
     is_any: bool = False
     is_of_turns: bool = False  # arms are also compared on it turn by turn
+    is_distinct: bool = False  # distinct values of the attempts with status ok / attempts
+
+
+OUTPUTS = (Metric(VALID, "is_valid"), Metric(UNIQUE, "fingerprint", is_distinct=True))
+PROGRAMS = (Metric("valid code", "has_closed_code"), Metric("any code", "has_program"), *OUTPUTS)
 
 
 def names(metrics: Sequence[Metric]) -> list[str]:
-    """Return all metrics of a domain, in the order of the tables."""
-    return [*FIRST, *(metric.name for metric in metrics), SOLVED]
+    """Return the names of metrics, in the order of the tables."""
+    return [*(metric.name for metric in metrics), SOLVED]
 
 
 def counted(metrics: Sequence[Metric]) -> list[str]:

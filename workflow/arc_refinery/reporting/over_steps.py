@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from arc_refinery.config import Compared
 from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE
 from arc_refinery.evaluation.sides import Runs, by_training, match_runs
-from arc_refinery.refining.config import Refining, TaskSet
-from arc_refinery.refining.metrics import PASS_RATE, SOLVED
 from arc_refinery.reporting.markdown import (
     estimate_text,
     folded,
@@ -28,7 +29,7 @@ from arc_refinery.reporting.markdown import (
 )
 from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
 
-SHORT = {SOLVED: "solved", PASS_RATE: "pass rate", "unique outputs": "unique outputs"}
+SHORT = {SOLVED: "solved", PASS_RATE: "pass rate", UNIQUE: UNIQUE}
 
 _Results = Mapping[str, pd.DataFrame]  # `per_task` of each arm on a set
 
@@ -37,7 +38,7 @@ _Results = Mapping[str, pd.DataFrame]  # `per_task` of each arm on a set
 class Series:
     """An arm at several steps, on one set. Step 0: before the training."""
 
-    task_set: TaskSet
+    task_set: Any
     by_step: dict[int, dict[str, Estimate]]  # estimates of each metric
     solved: dict[int, Runs]
 
@@ -53,7 +54,7 @@ class Series:
         )
 
 
-def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], files: Attachments) -> list[str]:
+def section(experiment: Compared[Any], results: Sequence[tuple[Any, _Results]], files: Attachments) -> list[str]:
     """Return Markdown blocks about the arms that ask for the adapters of every kept step, if there are any."""
     blocks: list[str] = []
     for name, arms in experiment.over_steps.items():
@@ -81,7 +82,7 @@ def section(experiment: Refining, results: Sequence[tuple[TaskSet, _Results]], f
     return ["## Over the steps of the training", f"{explained}Brackets: 95 % intervals over {runs}.", *blocks]
 
 
-def _series(experiment: Refining, task_set: TaskSet, arms: Mapping[int, str], results: _Results) -> Series:
+def _series(experiment: Compared[Any], task_set: Any, arms: Mapping[int, str], results: _Results) -> Series:
     by_step, solved = {}, {}
     for step, name in arms.items():
         repeated = [results[arm.name] for arm in experiment.arms_called(name)]

@@ -9,13 +9,16 @@ A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from arc_refinery.evaluation.intervals import Estimate, estimate_difference
+from arc_refinery.config import BaseArm, Compared
+from arc_refinery.evaluation.attempts import Results, TurnOfArms, n_tasks_with_budget_left, tasks_with_attempts
+from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE, VALID, Metric, counted, names
 from arc_refinery.evaluation.power import SIGNIFICANCE
 from arc_refinery.evaluation.sides import both_sides, run_means
 from arc_refinery.evaluation.statistics import (
@@ -26,18 +29,11 @@ from arc_refinery.evaluation.statistics import (
     spent_tokens,
     two_guess_scores,
 )
-from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.evaluation.results import (
-    SetResults,
-    TurnOfArms,
-    n_tasks_with_budget_left,
-    tasks_with_attempts,
-)
-from arc_refinery.refining.metrics import PASS_RATE, SOLVED, Metric, counted, names
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
     Columns,
     difference_text,
+    estimate_text,
     markdown_table,
     percent,
     points,
@@ -48,27 +44,21 @@ from arc_refinery.reporting.markdown import (
     write_csv,
 )
 
-UNIQUE = "unique outputs"
 PASS_AT = (1, 8, 64, 512)
 
 _Floats = NDArray[np.float64]
 
 
-def short_table(columns: Mapping[str, pd.DataFrame]) -> str:
-    """Return what matters most of several groups of attempts (rows), each a table of `per_task`."""
-    rows = [
-        [name, len(metrics), *cells]
-        for name, metrics in columns.items()
-        for cells in [
-            [
-                solved_text(list(metrics[SOLVED])),
-                *(share_text(list(metrics[metric])) for metric in (PASS_RATE, "unique outputs", "valid outputs")),
-            ]
-            if len(metrics)
-            else ["–"] * 4
-        ]
-    ]
-    return markdown_table(["", "n tasks", "solved", "pass rate", "unique outputs", "valid outputs"], rows)
+def short_table(groups: Mapping[str, Sequence[pd.DataFrame]]) -> str:
+    """Return what matters most of several groups of attempts (rows): a table of `per_task` for each repetition."""
+    rows: list[list[object]] = []
+    for name, tables in groups.items():
+        n, metrics = len(tables[0]), (SOLVED, PASS_RATE, UNIQUE, VALID)
+        cells = [estimate_text(estimate([table[metric] for table in tables])) if n else "–" for metric in metrics]
+        if n and len(tables) == 1:
+            cells[0] = solved_text(list(tables[0][SOLVED]))
+        rows.append([name, n, *cells])
+    return markdown_table(["", "n tasks", "solved", "pass rate", UNIQUE, VALID], rows)
 
 
 def metrics_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
@@ -108,20 +98,20 @@ def published_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) 
     return markdown_table(["%", *names(own)], rows)
 
 
-def comparisons(experiment: Refining, set_name: str, metrics: Mapping[str, pd.DataFrame]) -> list[Comparison]:
+def comparisons(experiment: Compared[Any], set_name: str, metrics: Mapping[str, pd.DataFrame]) -> list[Comparison]:
     """Compare the tasks that arms solve; of repeated arms, the means over repetitions."""
-    compared, primary = [], experiment.evaluation.primary
+    compared = []
+    primaries = [(primary.set, primary.arms) for primary in experiment.primaries if primary.turn is None]
     for first, second in experiment.compared:
         runs = experiment.paired_runs(first, second)
         a, b = ([[metrics[arm.name][SOLVED] for arm in arms] for arms in side] for side in both_sides(runs))
         names = [_label(experiment, name, side) for name, side in zip((first, second), both_sides(runs), strict=True)]
-        is_primary = primary and (primary.set, primary.arms, primary.turn) == (set_name, (first, second), None)
         comparison = compare(names[0], names[1], run_means(a), run_means(b))
-        compared.append(replace(comparison, is_primary=bool(is_primary)))
+        compared.append(replace(comparison, is_primary=(set_name, (first, second)) in primaries))
     return compared
 
 
-def _label(experiment: Refining, name: str, runs: Sequence[Sequence[Arm]]) -> str:
+def _label(experiment: Compared[Any], name: str, runs: Sequence[Sequence[BaseArm]]) -> str:
     """Return the name of an arm, or those of its repetitions if only some of them can be paired."""
     names = dict.fromkeys(arm.name for repeated in runs for arm in repeated)
     return name if len(names) == len(experiment.arms_called(name)) else ", ".join(names)
@@ -183,7 +173,7 @@ def turn_differences_table(turns: TurnDifferences) -> str:
     return markdown_table(["turn by turn", *_turn_header(turns)], rows) if rows else ""
 
 
-def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences]) -> str:
+def refining_headline(experiment: Compared[Any], sets: Mapping[str, TurnDifferences]) -> str:
     """Compare later turns with real feedback: one line per set and comparison."""
     rows = [
         [f"`{name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
@@ -197,13 +187,13 @@ def refining_headline(experiment: Refining, sets: Mapping[str, TurnDifferences])
     return markdown_table(["refining turns, difference in points", *header], rows) if rows else ""
 
 
-def turn_differences(experiment: Refining, results: SetResults) -> TurnDifferences:
+def turn_differences(experiment: Compared[Any], results: Results) -> TurnDifferences:
     """Compare all pairs of arms, in each turn that the two do not share."""
     return {pair: _differences_of_pair(experiment, results, *pair) for pair in experiment.compared}
 
 
 def _differences_of_pair(
-    experiment: Refining, results: SetResults, first: str, second: str
+    experiment: Compared[Any], results: Results, first: str, second: str
 ) -> dict[int, dict[str, PairedMetric]]:
     """Return metrics by turn, on the tasks that all repetitions have attempts on: the pass rate, some of the domain.
 
@@ -235,7 +225,7 @@ def _differences_of_pair(
     return by_turn
 
 
-def contrast(experiment: Refining, results: SetResults, pairs: Sequence[tuple[str, str]], turn: int) -> Estimate:
+def contrast(experiment: Compared[Any], results: Results, pairs: Sequence[tuple[str, str]], turn: int) -> Estimate:
     """Return the difference of the first pair of arms in the pass rate of a turn, minus that of the second pair.
 
     On the tasks that all of them have attempts on; repeated trainings are paired, and a pair without trainings is
@@ -255,7 +245,7 @@ def contrast(experiment: Refining, results: SetResults, pairs: Sequence[tuple[st
     return estimate_difference(first, second)
 
 
-def first_attempts_table(experiment: Refining, results: SetResults) -> str:
+def first_attempts_table(experiment: Compared[Any], results: Results) -> str:
     """Compare later turns of arms with first attempts of arms of one turn, at the tasks that were refined."""
     rows = [
         [
@@ -273,7 +263,7 @@ def first_attempts_table(experiment: Refining, results: SetResults) -> str:
 
 
 def _against_first_attempts(
-    experiment: Refining, results: SetResults, first: str, second: str
+    experiment: Compared[Any], results: Results, first: str, second: str
 ) -> dict[int, tuple[PairedMetric, bool]]:
     """Return pass rates by turn, and whether the first attempts come after those that both arms share.
 
@@ -297,7 +287,7 @@ def _against_first_attempts(
         attempts = {other.name: results.attempts_of_turn(other, 1) for _, other in pairs}
         rates = {name: table.loc[task_ids, PASS_RATE] for name, table in refined.items()}
         for name, table in attempts.items():
-            rates[name] = results.per_task(table[table["place"] >= starts[name]], task_ids)[PASS_RATE]
+            rates[name] = results.per_task(table[table["sample"] >= starts[name]], task_ids)[PASS_RATE]
         values = [run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)]
         by_turn[number] = PairedMetric.of(*values), is_further
     return by_turn
@@ -316,7 +306,7 @@ def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:
     return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
 
 
-def equal_tokens_tables(experiment: Refining, results: SetResults) -> list[str]:
+def equal_tokens_tables(experiment: Compared[Any], results: Results) -> list[str]:
     """Compare arms at equal tokens, generated ones and with prompts; none if there is one arm."""
     generated, shared, unshared = (
         _at_equal_tokens(experiment, results, cost) for cost in ("n_tokens", "tokens", "tokens_unshared")
@@ -352,13 +342,13 @@ class _Limited(NamedTuple):
         return difference_text(self.difference)
 
 
-def _at_equal_tokens(experiment: Refining, results: SetResults, cost: str) -> list[_Limited]:
+def _at_equal_tokens(experiment: Compared[Any], results: Results, cost: str) -> list[_Limited]:
     """Compare arms at equal tokens; `cost`: column of an attempt's tokens."""
     attempts_by_arm = {arm.name: results.attempts_of_arm(arm) for arm in experiment.arms}
     task_ids = results.task_ids
     spent = {name: spent_tokens(attempts, task_ids, cost) for name, attempts in attempts_by_arm.items()}
 
-    def solved(pair: tuple[Arm, Arm]) -> list[_Floats]:
+    def solved(pair: tuple[BaseArm, BaseArm]) -> list[_Floats]:
         tokens = np.minimum(*(spent[arm.name] for arm in pair))
         return [solved_within(attempts_by_arm[arm.name], task_ids, tokens, cost) for arm in pair]
 
@@ -380,7 +370,7 @@ def _at_equal_tokens(experiment: Refining, results: SetResults, cost: str) -> li
     return rows
 
 
-def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
+def pass_at_k_table(results: Results, turns: Iterable[TurnOfArms]) -> str:
     """Return pass@k of the attempts of each turn, up to its budget; of shared first turns, the largest counts.
 
     Later turns are means over the tasks that had something to refine, as in all other tables.
@@ -400,7 +390,7 @@ def pass_at_k_table(results: SetResults, turns: Iterable[TurnOfArms]) -> str:
     return markdown_table(["", "n tasks", *(f"pass@{k}" for k in ks)], rows)
 
 
-def spending_table(results: SetResults, arms: Iterable[Arm], has_guesses: bool) -> str:
+def spending_table(results: Results, arms: Iterable[BaseArm], has_guesses: bool) -> str:
     """Return what each arm spent, and perhaps the score of a submission of two guesses."""
     n = len(results.task_ids)
     rows = []

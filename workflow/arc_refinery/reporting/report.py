@@ -1,4 +1,4 @@
-"""Report of a refining experiment: one Markdown file, and the pictures and tables that it links to.
+"""Report of an experiment: one Markdown file, and the pictures and tables that it links to.
 
 It depends only on the settings and the records, without times or dates, so equal settings give equal bytes.
 """
@@ -8,96 +8,90 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from arc_refinery import records
+from arc_refinery.config import Compared
+from arc_refinery.evaluation.attempts import n_tasks_with_budget_left, turns_of
 from arc_refinery.evaluation.intervals import estimate
+from arc_refinery.evaluation.metrics import SOLVED
 from arc_refinery.evaluation.statistics import budget_curve, correct
-from arc_refinery.refining.config import Arm, Refining, TaskSet
-from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.evaluation.results import load_results, n_tasks_with_budget_left, turns_of
-from arc_refinery.refining.metrics import SOLVED
-from arc_refinery.refining.report import gallery, lengths, outcomes, over_steps, prose, repair, summary, tables
-from arc_refinery.refining.report.plots import Curve, budget_plot
-from arc_refinery.refining.report.summary import EvaluatedSet
-from arc_refinery.refining.report.tidy import write_attempts_table
-from arc_refinery.reporting import provenance, registration, training
-from arc_refinery.reporting.compare import listed
+from arc_refinery.reporting import (
+    outcomes,
+    over_steps,
+    prose,
+    provenance,
+    registration,
+    repair,
+    summary,
+    tables,
+    training,
+)
+from arc_refinery.reporting.kind import Reported, reported
 from arc_refinery.reporting.markdown import (
     columns_table,
     estimate_text,
     folded,
     folded_section,
+    listed,
     verdict_sentence,
     write_csv,
 )
+from arc_refinery.reporting.plots import Curve, budget_plot
 from arc_refinery.reporting.publish import Attachments, publish
+from arc_refinery.reporting.summary import EvaluatedSet
 
 
-def write_report(experiment: Refining, folder: Path, report: Path) -> None:
-    """Write the Markdown file `report`, replace `folder`/report by its pictures and tables; write attempts.parquet."""
-    publish(report, folder, partial(compose, experiment, folder))
-    write_attempts_table(experiment, folder, folder / "attempts.parquet")
+def write_report(experiment: Any, folder: Path, report: Path) -> None:
+    """Write attempts.parquet; from it the Markdown file `report`, whose pictures and tables replace `folder`/report."""
+    of_kind = reported(experiment, folder)
+    of_kind.write_attempts()
+    publish(report, folder, partial(compose, of_kind))
 
 
-def save_wording(experiment: Refining, folder: Path) -> None:
-    """Write the texts of prompts as a folder that `model.template` can name, if the domain has such."""
-    domain = load_domain(experiment.domain)
-    if save := getattr(domain, "save_wording", None):
-        save(domain.wording(form="", **experiment.wording), folder)
-
-
-def compose(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
+def compose(of_kind: Reported, files: Attachments) -> list[str]:
     """Return the report as Markdown blocks; its pictures and tables are added to `files`."""
-    evaluated = [_evaluate(experiment, folder, task_set) for task_set in experiment.evaluation.sets]
+    experiment, folder = of_kind.experiment, of_kind.folder
+    evaluated = [_evaluate(of_kind, task_set) for task_set in experiment.evaluated_sets]
     corrected = iter(correct([comparison for result in evaluated for comparison in result.comparisons]))
     evaluated = [replace(result, comparisons=list(islice(corrected, len(result.comparisons)))) for result in evaluated]
-    if primary := experiment.evaluation.primary:
-        evaluated.sort(key=lambda result: result.task_set.name != primary.set)
+    if primaries := experiment.primaries:
+        evaluated.sort(key=lambda result: result.task_set.name != primaries[0].set)
     first = evaluated[0]
     sizes = {result.task_set.name: result.n for result in evaluated}
-    training_seeds = experiment.training.seeds if experiment.training else ()
-    seeds = {"experiment": (experiment.seed,), "arms": experiment.evaluation.seeds, "training": training_seeds}
-    trained = prose.trained_on(experiment, folder, sizes)
+    trained = of_kind.trained_on(sizes)
     over = [(result.task_set, result.arms) for result in evaluated]
     metrics = {(result.task_set.name, arm): table for result in evaluated for arm, table in result.arms.items()}
     return [
         f"# Experiment {experiment.experiment}",
-        *summary.headline(experiment, evaluated, registration.is_registered(experiment, folder)),
-        *(
-            f"> {sentence}"
-            for result in evaluated
-            for sentence in lengths.missing_attempts_notes(experiment, folder, result.results)
-        ),
-        *gallery.repaired(experiment, folder, first.task_set, first.results, first.arms, files),
+        *summary.headline(of_kind, evaluated, registration.is_registered(experiment, folder)),
+        *(f"> {sentence}" for result in evaluated for sentence in of_kind.notes(result.results)),
+        *of_kind.example(first.results, first.arms, files),
         *_budget_plot(experiment, first, "budget", files),
-        *prose.limits(experiment, folder, sum(len(result.comparisons) for result in evaluated), trained),
-        *summary.comparisons_section(experiment, evaluated),
+        *prose.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
+        *summary.comparisons_section(of_kind, evaluated),
         *(
             block
             for result in evaluated
             for block in folded_section(
                 "Arms, differences, turns, outcomes of attempts, budget, single tasks",
-                _set_section(experiment, folder, result, trained.get(result.task_set.name, []), result is first, files),
+                _set_section(of_kind, result, trained.get(result.task_set.name, []), result is first, files),
             )
         ),
         *folded_section("Metrics by step", over_steps.section(experiment, over, files)),
         *training.section(experiment, folder, files),
-        *folded_section("Arms, settings, how to read the metrics", prose.arms_and_settings(experiment, sizes)),
-        *folded_section("Problems and tasks that were not used", prose.left_out(experiment, folder)),
-        *folded_section("Prompt lengths by turn", _prompt_lengths(experiment, folder, files)),
-        *folded_section("Command, code, packages", provenance.section(experiment, folder, seeds)),
-        *load_domain(experiment.domain).sections(experiment, metrics),
+        *folded_section("Arms, settings, how to read the metrics", prose.arms_and_settings(of_kind, sizes)),
+        *folded_section("Problems and tasks that were not used", of_kind.left_out()),
+        *of_kind.sections(metrics, files),
+        *folded_section("Command, code, packages", provenance.section(experiment, folder)),
     ]
 
 
-def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> EvaluatedSet:
+def _evaluate(of_kind: Reported, task_set: Any) -> EvaluatedSet:
+    experiment, results = of_kind.experiment, of_kind.results(task_set.name)
     arms = experiment.arms
-    results = load_results(experiment, folder, task_set, arms)
-    if not results.task_ids:
-        raise records.RecordError(f"{folder}/tasks/{task_set.name}.parquet: has no tasks, so nothing can be compared")
     metrics = {arm.name: results.per_task(results.attempts_of_arm(arm)) for arm in arms}
     compared = tables.comparisons(experiment, task_set.name, metrics)
     curves = {
@@ -108,17 +102,18 @@ def _evaluate(experiment: Refining, folder: Path, task_set: TaskSet) -> Evaluate
 
 
 def _set_section(
-    experiment: Refining,
-    folder: Path,
-    result: EvaluatedSet,
-    trained: Sequence[str],
-    is_first: bool,
-    files: Attachments,
+    of_kind: Reported, result: EvaluatedSet, trained: Sequence[str], is_first: bool, files: Attachments
 ) -> list[str]:
-    name, results, arms, own = result.task_set.name, result.results, experiment.arms, result.results.metrics
+    experiment, results, own = of_kind.experiment, result.results, result.results.metrics
+    name, arms = result.task_set.name, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
     by_arm = {f"`{arm}`": metrics for arm, metrics in result.arms.items()}
+    groups: dict[str, list[pd.DataFrame]] = {}
+    for arm_name, repeated in experiment.repetitions.items():
+        if len(repeated) > 1:
+            groups[f"`{arm_name}`, mean of {len(repeated)}"] = [result.arms[arm.name] for arm in repeated]
+        groups |= {f"`{arm.name}`": [result.arms[arm.name]] for arm in repeated}
     plain_titles = {title.replace("`", ""): metrics for title, metrics in by_turn.items()}
     arms_csv = files.add(f"{name}-arms.csv", partial(tables.metrics_csv, result.arms))
     turns_csv = files.add(f"{name}-turns.csv", partial(tables.metrics_csv, plain_titles))
@@ -126,6 +121,15 @@ def _set_section(
     every_point = pd.concat(result.curves, names=["arm", None]).reset_index("arm")
     curves_csv = files.add(f"{name}-budget.csv", partial(write_csv, every_point))
     tasks_csv = files.add(f"{name}-tasks.csv", partial(write_csv, every_task))
+    has_turns = any(turn.turn > 1 for turn in turns)
+    of_turns = [
+        "### Turns",
+        "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
+        "all tasks: compare them with each other, not with the first turn.",
+        tables.short_table({title: [metrics] for title, metrics in by_turn.items()}),
+        folded("All metrics of the turns", tables.metrics_table(by_turn, own)),
+        f"[As CSV]({turns_csv}).",
+    ]
     blocks = [
         f"## Set `{name}` ({result.n} tasks)",
         f"> {prose.VALIDATION}" if result.task_set.validation else "",
@@ -133,21 +137,16 @@ def _set_section(
         f"> {result.task_set.caveat}" if result.task_set.caveat else "",
         result.task_set.note,
         "### Arms",
-        tables.short_table(by_arm),
+        tables.short_table(groups),
         folded("All metrics of the arms", tables.published_table(by_arm, own), tables.metrics_table(by_arm, own)),
         f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
         *_differences(experiment, result),
-        "### Turns",
-        "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
-        "all tasks: compare them with each other, not with the first turn.",
-        tables.short_table(by_turn),
-        folded("All metrics of the turns", tables.metrics_table(by_turn, own)),
-        f"[As CSV]({turns_csv}).",
-        *repair.section(experiment, results, partial(experiment.files, folder, name)),
-        *outcomes.section(experiment, results, result.arms, files),
+        *(of_turns if has_turns else []),
+        *repair.section(of_kind, results),
+        *outcomes.section(of_kind, results, result.arms, files),
         "### Budget",
-        tables.spending_table(results, arms, load_domain(experiment.domain).has_guesses),
+        tables.spending_table(results, arms, of_kind.has_guesses),
         *_unspent(result, arms),
         tables.pass_at_k_table(results, turns),
         *(_budget_plot(experiment, result, "budget", files) if not is_first else []),
@@ -155,14 +154,15 @@ def _set_section(
         "In the first turn a curve is the expectation over the order of the prompts, so arms with first turns of "
         "different length estimate the same quantity from different samples. "
         f"[As CSV]({curves_csv}).",
+        *of_kind.set_sections(results, files),
         "### Tasks",
-        *gallery.section(experiment, folder, result.task_set, results, result.arms, files),
+        *of_kind.gallery(results, result.arms, files),
         _solved_lists(result),
     ]
     return [block for block in blocks if block]
 
 
-def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
+def _differences(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
     if not result.comparisons:
         return ["There is one arm, so nothing is compared."]
     blocks = [
@@ -183,13 +183,13 @@ def _differences(experiment: Refining, result: EvaluatedSet) -> list[str]:
         ]
     return [
         *blocks,
-        "Refining prompts are longer, and so are some completions. The next tables therefore limit both arms, on each "
-        "task, to the tokens of the arm that spent fewer: those generated, then with those of prompts.",
+        "Arms read and generate texts of different length. The next tables therefore limit both arms, on each task, to "
+        "the tokens of the arm that spent fewer: those generated, then with those of prompts.",
         *tables.equal_tokens_tables(experiment, result.results),
     ]
 
 
-def _unspent(result: EvaluatedSet, arms: Sequence[Arm]) -> list[str]:
+def _unspent(result: EvaluatedSet, arms: Sequence[Any]) -> list[str]:
     left = {
         arm.name: n_tasks_with_budget_left(result.results.attempts_of_arm(arm), arm, result.results.task_ids)
         for arm in arms
@@ -200,7 +200,7 @@ def _unspent(result: EvaluatedSet, arms: Sequence[Arm]) -> list[str]:
     return [f"If a task has nothing to refine, the rest of its budget stays unspent: {', '.join(parts)}."]
 
 
-def _budget_plot(experiment: Refining, result: EvaluatedSet, x: str, files: Attachments) -> list[str]:
+def _budget_plot(experiment: Compared[Any], result: EvaluatedSet, x: str, files: Attachments) -> list[str]:
     """Return a plot of tasks solved against attempts (`budget`) or `tokens`, with its caption."""
     name, curves = result.task_set.name, {}
     for arm_name, arms in experiment.repetitions.items():
@@ -212,12 +212,10 @@ def _budget_plot(experiment: Refining, result: EvaluatedSet, x: str, files: Atta
     plot = files.add(filename, partial(budget_plot, curves, x, title))
     solved_by = ", ".join(f"{arm_name} {estimate_text(curve.solved)}" for arm_name, curve in curves.items())
     seen = f"{title}, against {'attempts' if x == 'budget' else 'tokens'} per task; with the whole budget: {solved_by}"
+    dots = " A dot marks the start of the next turn." if any(curve.turn_ends for curve in curves.values()) else ""
     is_repeated = any(len(curve.tables) > 1 for curve in curves.values())
     band = " Of repeated arms, the line is the mean, and the band reaches from the lowest to the highest." * is_repeated
-    return [
-        f"![{seen}]({plot})",
-        f"Share of tasks solved after each attempt. A dot marks the start of the next turn.{band}",
-    ]
+    return [f"![{seen}]({plot})", f"Share of tasks solved after each attempt.{dots}{band}"]
 
 
 def _solved_lists(result: EvaluatedSet) -> str:
@@ -226,17 +224,3 @@ def _solved_lists(result: EvaluatedSet) -> str:
         solved = [str(task_id) for task_id, value in metrics[SOLVED].items() if value]
         lines.append(f"- `{arm}` ({len(solved)}): {listed(solved) or 'none'}")
     return folded("Tasks solved by each arm", "\n".join(lines))
-
-
-def _prompt_lengths(experiment: Refining, folder: Path, files: Attachments) -> list[str]:
-    """Return blocks on prompt lengths; training prompts are included if their files still exist."""
-    training_prompts = [f"{tasks}/training" for tasks in experiment.training_tasks]
-    names = [name for name in training_prompts if (folder / name / "prompts.parquet").exists()]
-    names += [f"{task_set.name}/{branch}" for task_set in experiment.evaluation.sets for branch in experiment.branches]
-    entries = [entry for name in names for entry in lengths.read_lengths(folder / name / "prompts.parquet", name)]
-    plot = files.add("lengths.png", partial(lengths.histogram, entries, experiment.model.window))
-    return [
-        "## Prompt lengths",
-        lengths.as_markdown(lengths.lengths_table(entries, experiment.model.window)),
-        f"![{lengths.alt_text(entries, experiment.model.window)}]({plot})",
-    ]

@@ -10,21 +10,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isinf
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from arc_refinery.evaluation.intervals import detectable
+from arc_refinery.config import Compared
+from arc_refinery.config.arms import Primary
+from arc_refinery.evaluation.attempts import Results
+from arc_refinery.evaluation.intervals import detectable, estimate
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
-from arc_refinery.refining.config import CONTROLS, Refining, TaskSet
-from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.evaluation.results import SetResults
-from arc_refinery.refining.metrics import PASS_RATE, SOLVED
-from arc_refinery.refining.report import tables
+from arc_refinery.reporting import tables
+from arc_refinery.reporting.kind import Reported
 from arc_refinery.reporting.markdown import (
     detectable_text,
     difference_text,
+    estimate_text,
     folded,
     markdown_table,
     p_text,
@@ -41,8 +44,8 @@ ORDINALS = {1: "First", 2: "Second", 3: "Third", 4: "Fourth"}
 class EvaluatedSet:
     """One evaluation set with its results and comparisons."""
 
-    task_set: TaskSet
-    results: SetResults
+    task_set: Any
+    results: Results
     arms: Mapping[str, pd.DataFrame]  # `per_task` of each arm
     comparisons: list[Comparison]  # in the order of `Refining.compared`
     turns: tables.TurnDifferences
@@ -53,34 +56,35 @@ class EvaluatedSet:
         return len(self.results.task_ids)
 
 
-def headline(experiment: Refining, evaluated: Sequence[EvaluatedSet], is_registered: bool) -> list[str]:
-    """Return the blocks of the first screen that are text; the first set is the one of the primary comparison."""
+def headline(of_kind: Reported, evaluated: Sequence[EvaluatedSet], is_registered: bool) -> list[str]:
+    """Return the blocks of the first screen that are text."""
+    experiment, by_set = of_kind.experiment, {result.task_set.name: result for result in evaluated}
+    primaries = [
+        block
+        for primary in experiment.primaries
+        for block in _primary(experiment, primary, by_set[primary.set], is_registered)
+    ]
     return [
-        *(
-            _primary(experiment, evaluated[0], is_registered)
-            if experiment.evaluation.primary
-            else [_comparisons(evaluated)]
-        ),
+        *(primaries or [_comparisons(evaluated)]),
         _solved_table(experiment, evaluated),
-        _terms(experiment),
+        of_kind.terms(),
     ]
 
 
-def comparisons_section(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> list[str]:
+def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     """Return how many differences the evidence supports, and the differences in later turns."""
     by_set = {result.task_set.name: result.turns for result in evaluated}
-    blocks = [_comparisons(evaluated)] if experiment.evaluation.primary else []
-    if refining := tables.refining_headline(experiment, by_set):
-        checks = load_domain(experiment.domain).checks
-        legend = f"Pass rate: share of attempts that are right on all {checks}. Bold: the 95 % interval excludes 0."
+    blocks = [_comparisons(evaluated)] if of_kind.experiment.primaries else []
+    if refining := tables.refining_headline(of_kind.experiment, by_set):
+        legend = (
+            f"Pass rate: share of attempts that are right on all {of_kind.checks}. Bold: the 95 % interval excludes 0."
+        )
         blocks.append(folded("Differences in later turns, by set", refining, legend))
     return ["## Other comparisons", *blocks] if blocks else []
 
 
-def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) -> list[str]:
-    """Return the primary comparison in plain words; if it is one of a turn, also in tasks solved; controls."""
-    primary = experiment.evaluation.primary
-    assert primary is not None
+def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, is_registered: bool) -> list[str]:
+    """Return a primary comparison in plain words; if it is one of a turn, also in tasks solved; controls."""
     first, second = primary.arms
     solved = dict(zip(experiment.compared, result.comparisons, strict=True))[primary.arms]
     if primary.turn is None:
@@ -103,8 +107,10 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
         difference, p_value = rates.difference, rates.difference.p_value
         sides = ("after training", "before") if _differ_in_training(experiment, first, second) else None
         with_first, with_second = sides or (f"with `{first}`", f"with `{second}`")
+        has_turns = any(len(arm.turns) > 1 for arm in experiment.arms)
+        attempts = f"{_ordinal(primary.turn)} attempts" if has_turns else f"Attempts on `{primary.set}`"
         sentence = (
-            f"{_ordinal(primary.turn)} attempts are right in {percent(rates.first)} "
+            f"{attempts} are right in {percent(rates.first)} "
             f"{with_first}, in {percent(rates.second)} {with_second}: {points_text(difference)}"
         )
     runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
@@ -116,9 +122,11 @@ def _primary(experiment: Refining, result: EvaluatedSet, is_registered: bool) ->
     p = f", {p_text(p_value)}" if difference.has_interval else ""
     on = f"{difference.n_tasks} tasks of `{result.task_set.name}`"
     since = ", unchanged since this run's first result" if is_registered else ""
+    declares = primary == getattr(experiment.evaluation, "primary", None)
+    declared = f" It is the comparison that the config declares as `primary`{since}." if declares else ""
     blocks = [
-        f"**{sentence}.** The evidence {supports} a difference ({on}{p}{runs}). It is the comparison "
-        f"that the config declares as `primary`{since}.{'' if isinf(detectable(difference)) else power}"
+        f"**{sentence}.** The evidence {supports} a difference ({on}{p}{runs}).{declared}"
+        f"{'' if isinf(detectable(difference)) else power}"
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"
@@ -138,18 +146,20 @@ def _solved_sentence(solved: Comparison) -> str:
     )
 
 
-def _differ_in_training(experiment: Refining, first: str, second: str) -> bool:
+def _differ_in_training(experiment: Compared[Any], first: str, second: str) -> bool:
     """Return whether only the adapters of two arms differ, and the second arm has none."""
-    trained, untrained = (experiment.arms_called(name)[0].turns for name in (first, second))
-    without = tuple(turn.model_copy(update={"adapter": "none"}) for turn in trained)
-    return trained != untrained and without == untrained
+    trained, untrained = (experiment.arms_called(name)[0] for name in (first, second))
+    without = trained.with_adapters("", dict.fromkeys(trained.adapters, "none"))
+    texts = [arm.model_dump_json(exclude={"name", "seed"}) for arm in (trained, without, untrained)]
+    return bool(texts[0] != texts[1] == texts[2])
 
 
-def _controls(experiment: Refining, result: EvaluatedSet) -> list[str]:
+def _controls(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
     """Compare the attempts' own results with what controls show instead."""
 
     def shown(name: str) -> str | None:
-        return CONTROLS.get(experiment.arms_called(name)[0].turns[1].feedback)
+        control: str | None = experiment.arms_called(name)[0].turns[1].control
+        return control
 
     rows = [
         [f"`{first}`", percent(rates.first), f"`{second}`: {shown(second)}", percent(rates.second), difference]
@@ -162,37 +172,27 @@ def _controls(experiment: Refining, result: EvaluatedSet) -> list[str]:
     return [markdown_table(header, rows)] if rows else []
 
 
-def _solved_table(experiment: Refining, evaluated: Sequence[EvaluatedSet]) -> str:
-    """Count the tasks solved: one row per arm, the mean of its repetitions; one column per set."""
-    rows = []
+def _solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -> str:
+    """Count the tasks solved: one row per arm, the mean of its repetitions; one column per set.
+
+    Without arms that refine, also the share of right attempts.
+    """
+    rows, has_turns = [], any(len(arm.turns) > 1 for arm in experiment.arms)
     for name, arms in experiment.repetitions.items():
         budget = "\N{NO-BREAK SPACE}+\N{NO-BREAK SPACE}".join(str(turn.n_predictions) for turn in arms[0].turns)
         counts = [float(np.mean([result.arms[arm.name][SOLVED].sum() for arm in arms])) for result in evaluated]
+        rates = [
+            "" if has_turns else f"{estimate_text(estimate([result.arms[arm.name][PASS_RATE] for arm in arms]))}; "
+            for result in evaluated
+        ]
         cells = [
-            f"{f'{count:.1f}'.removesuffix('.0')} ({percent(count / result.n)})"
-            for count, result in zip(counts, evaluated, strict=True)
+            f"{rate}{f'{count:.1f}'.removesuffix('.0')} ({percent(count / result.n)})"
+            for rate, count, result in zip(rates, counts, evaluated, strict=True)
         ]
         rows.append([f"`{name}`: {budget}{f', mean of {len(arms)}' if len(arms) > 1 else ''}", *cells])
     header = [f"`{result.task_set.name}`: {result.n} {'task' if result.n == 1 else 'tasks'}" for result in evaluated]
-    return markdown_table(["tasks solved", *header], rows)
-
-
-def _terms(experiment: Refining) -> str:
-    """Explain the words of the first screen."""
-    domain = load_domain(experiment.domain)
-    refining = next((arm for arm in experiment.arms if len(arm.turns) > 1), None)
-    example = ""
-    if refining:
-        first, second = (turn.n_predictions for turn in refining.turns[:2])
-        example = (
-            f": {first} + {second} is {first} first attempts, then {second} second attempts, which refine wrong first "
-            "ones after seeing what these gave"
-        )
-    checks = " and ".join(filter(None, [domain.shown, domain.hidden]))
-    return (
-        f"Rows are *arms*, ways to spend attempts on a task{example}. A task is *solved* if one attempt is right on "
-        f"all its {checks}. Brackets: 95 % intervals; differences in percentage points."
-    )
+    title = "tasks solved" if has_turns else "right attempts; tasks solved"
+    return markdown_table([title, *header], rows)
 
 
 def _comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
