@@ -238,5 +238,9 @@ def spent_tokens(attempts: pd.DataFrame, task_ids: Sequence[str], cost: str = "n
 
 def _arrays(attempts: pd.DataFrame, columns: list[str]) -> dict[str, list[Any]]:
     """Return some columns as arrays per task, in the order of its attempts."""
-    groups = attempts.groupby("task_id")
-    return {str(task_id): [rows[column].to_numpy() for column in columns] for task_id, rows in groups}
+    if attempts.empty:
+        return {}
+    codes, task_ids = pd.factorize(attempts["task_id"])
+    order, ends = np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1]
+    parts = [np.split(attempts[column].to_numpy()[order], ends) for column in columns]
+    return {str(task_id): list(values) for task_id, *values in zip(task_ids, *parts, strict=True)}

@@ -130,6 +130,11 @@ def solved_text(values: Sequence[float]) -> str:
     return f"{round(sum(values))}/{len(values)} = {share_text(values)}"
 
 
+def at_a_glance(table: str, picture: str, *caption: str) -> list[str]:
+    """Return a table and a picture, side by side where there is room (page.css)."""
+    return ['<div class="glance">', table, picture, "</div>", *caption]
+
+
 def listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 

@@ -20,7 +20,6 @@ from arc_refinery.files import atomic_write
 MEDIA_TYPES = {".png": "image/png", ".svg": "image/svg+xml", ".csv": "text/csv"}  # files that can be embedded
 # A report quotes text that a model wrote: no script in it may run, and it may load nothing.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-SCROLLING = '<div class="table" role="region" aria-label="Table" tabindex="0">'
 CONTENTS = '<nav aria-label="Contents"><details><summary>Contents</summary><ul>'
 PAGE = """\
 <!doctype html>
@@ -34,7 +33,9 @@ PAGE = """\
 {style}</style>
 </head>
 <body>
-{body}</body>
+<main>
+{body}</main>
+</body>
 </html>
 """
 
@@ -48,10 +49,11 @@ def write_page(markdown: Path, output: Path) -> None:
 def to_html(text: str, origin: Path) -> str:
     """Return Markdown as HTML; relative links are resolved from the file `origin`, which errors name."""
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    parser.add_render_rule("table_open", lambda *_: f"{SCROLLING}\n<table>\n")
+    parser.add_render_rule("table_open", _open_table)
     parser.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
     tokens = parser.parse(text)
     headings = list(_name_headings(tokens))
+    _name_tables(tokens)
     _embed(tokens, origin)
     body: str = parser.renderer.render(tokens, parser.options, {})
     title = next((words for level, words, _ in headings if level == "h1"), origin.stem)
@@ -78,6 +80,24 @@ def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
             anchor = f"{base}-{number}" if number else base
             heading.attrSet("id", anchor)
             yield heading.tag, words, anchor
+
+
+def _name_tables(tokens: Sequence[Token]) -> None:
+    """Give each table the name of its heading, and each header cell its scope, for those who hear the page."""
+    heading = ""
+    for token, inline in pairwise(tokens):
+        if token.type == "heading_open":
+            heading = "".join(child.content for child in inline.children or [])
+        elif token.type == "th_open":
+            token.attrSet("scope", "col")
+        elif token.type == "table_open":
+            token.attrSet("aria-label", f"Table of: {heading}")
+
+
+def _open_table(parser: object, tokens: Sequence[Token], index: int, *_: object) -> str:
+    """Open a region that can be scrolled, also with the keyboard."""
+    label = escape(str(tokens[index].attrGet("aria-label")))
+    return f'<div class="table" role="region" aria-label="{label}" tabindex="0">\n<table>\n'
 
 
 def _embed(tokens: Sequence[Token], origin: Path) -> None:

@@ -145,6 +145,7 @@ def plot_style() -> Iterator[None]:
 def save(figure: Figure, path: Path) -> None:
     """Write a PNG file, and an SVG file of the same name next to it."""
     save_png(figure, path)
+    figure.set_layout_engine("none")  # that of the PNG file stays
     with atomic_write(path.with_suffix(".svg")) as unfinished:
         figure.savefig(unfinished, format="svg", metadata={"Creator": None, "Date": None})
 

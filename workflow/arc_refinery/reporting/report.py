@@ -31,6 +31,7 @@ from arc_refinery.reporting import (
 )
 from arc_refinery.reporting.kind import Reported, reported
 from arc_refinery.reporting.markdown import (
+    at_a_glance,
     columns_table,
     estimate_text,
     folded,
@@ -68,8 +69,10 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
         f"# Experiment {experiment.experiment}",
         *summary.headline(of_kind, evaluated, registration.is_registered(experiment, folder)),
         *(f"> {sentence}" for result in evaluated for sentence in of_kind.notes(result.results)),
+        *at_a_glance(summary.solved_table(experiment, evaluated), *_budget_plot(experiment, first, "budget", files)),
+        *summary.controls(experiment, first),
+        of_kind.terms(),
         *of_kind.example(first.results, first.arms, files),
-        *_budget_plot(experiment, first, "budget", files),
         *prose.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
         *summary.comparisons_section(of_kind, evaluated),
         *(

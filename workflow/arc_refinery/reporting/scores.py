@@ -1,5 +1,6 @@
 """Comparison of scores from files of any evaluation, as Markdown with a picture."""
 
+import textwrap
 from collections.abc import Sequence
 from itertools import combinations
 from math import isinf
@@ -20,7 +21,7 @@ from arc_refinery.reporting.publish import plot_style, save
 SCORE = """\
 - **score**: mean over tasks, of the mean over a task's rows. Brackets: 95 % interval for other tasks, and for other
   runs if there are three or more; two are too few."""
-MAX_NAME = 28  # characters of a side's name in a picture
+MAX_LABEL = 60  # characters of a label in a row
 
 
 def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path | None = None) -> str:
@@ -154,12 +155,10 @@ def _code(name: str) -> str:
     return f"`{text}`"
 
 
-def _end(name: str) -> str:
-    return name if len(name) <= MAX_NAME else f"…{name[-MAX_NAME:]}"
-
-
 def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
-    figure = Figure(figsize=(8, 1.2 + 0.4 * len(comparisons)), layout="constrained")
+    titles = [textwrap.fill(f"{c.first} − {c.second}", MAX_LABEL) for c in comparisons]
+    n_lines = sum(title.count("\n") + 1 for title in titles)
+    figure = Figure(figsize=(8, 1.2 + 0.2 * (len(titles) + n_lines)), layout="constrained")
     axes = figure.subplots()
     places = range(len(comparisons))[::-1]
     for place, comparison in zip(places, comparisons, strict=True):
@@ -167,7 +166,7 @@ def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
         axes.plot([shown.scale * end for end in shown.ends(difference, -1.0)], [place, place], color="C0")
         axes.plot(shown.scale * difference.mean, place, color="C0", marker="o")
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_yticks(list(places), [f"{_end(c.first)} − {_end(c.second)}" for c in comparisons])
+    axes.set_yticks(list(places), titles)
     axes.set_xlabel("difference" + (" in percentage points" if shown.unit else ""))
     axes.margins(y=0.2)
     save(figure, path)

@@ -57,18 +57,14 @@ class EvaluatedSet:
 
 
 def headline(of_kind: Reported, evaluated: Sequence[EvaluatedSet], is_registered: bool) -> list[str]:
-    """Return the blocks of the first screen that are text."""
+    """Return the answer of the first screen: the primary comparisons, else how many differences are supported."""
     experiment, by_set = of_kind.experiment, {result.task_set.name: result for result in evaluated}
     primaries = [
         block
         for primary in experiment.primaries
         for block in _primary(experiment, primary, by_set[primary.set], is_registered)
     ]
-    return [
-        *(primaries or [_comparisons(evaluated)]),
-        _solved_table(experiment, evaluated),
-        of_kind.terms(),
-    ]
+    return primaries or [_comparisons(evaluated)]
 
 
 def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) -> list[str]:
@@ -131,7 +127,7 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"
         blocks.append(f"With all attempts, {_solved_sentence(solved)}. The evidence {verdict} a difference.")
-    return blocks + _controls(experiment, result)
+    return blocks
 
 
 def _ordinal(turn: int) -> str:
@@ -154,7 +150,7 @@ def _differ_in_training(experiment: Compared[Any], first: str, second: str) -> b
     return bool(texts[0] != texts[1] == texts[2])
 
 
-def _controls(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
+def controls(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
     """Compare the attempts' own results with what controls show instead."""
 
     def shown(name: str) -> str | None:
@@ -172,7 +168,7 @@ def _controls(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
     return [markdown_table(header, rows)] if rows else []
 
 
-def _solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -> str:
+def solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -> str:
     """Count the tasks solved: one row per arm, the mean of its repetitions; one column per set.
 
     Without arms that refine, also the share of right attempts.

@@ -1,9 +1,9 @@
 """Prompt lengths and the model's window: a Markdown table, a CSV file and a histogram."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +21,10 @@ from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.next_turn import WITHOUT_TWIN
 from arc_refinery.reporting import publish
-from arc_refinery.reporting.markdown import markdown_table, write_csv
+from arc_refinery.reporting.markdown import listed, markdown_table, write_csv
 
 N_BINS = 40
+MOST_NAMED = 2  # branches in a note
 _CAPTION = """\
 In tokens of the model's tokenizer, chat template included, over all prompts that were generated. A percentile is the
 length of an actual prompt: that share of the prompts is at most as long. The window holds prompt and completion.
@@ -93,10 +94,10 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
 def missing_attempts_notes(experiment: Refining, folder: Path, results: Results) -> list[str]:
     """Return sentences on turns in which tasks have no attempts, though there was something to answer.
 
-    Turns of which the same is to be said share one.
+    One for each turn, whatever the number of arms: those of repeated trainings miss the same tasks.
     """
-    n = len(results.task_ids)
-    said: dict[str, dict[str, None]] = {}  # and of which branches, each once
+    nothing: dict[int, dict[str, None]] = {}  # by turn: branches in which nothing could be refined
+    missing: dict[int, dict[str, tuple[int, int]]] = {}  # tasks without attempts, and all that had something to answer
     for arm in experiment.arms:
         for number, branch in enumerate(arm.branches, 1):
             asked = set(results.task_ids)
@@ -107,29 +108,41 @@ def missing_attempts_notes(experiment: Refining, folder: Path, results: Results)
                     can_be_refined |= earlier["status"].isin(load_domain(experiment.domain).failures_to_refine)
                 asked = set(earlier.loc[can_be_refined, "task_id"])
             if not asked:
-                sentence = f"nothing could be refined, so turn {number} has no attempts on any task."
-                said.setdefault(sentence, {})[branch] = None
+                nothing.setdefault(number, {})[branch] = None
             elif n_missing := len(asked - set(results.attempts_of_branch(branch)["task_id"])):
-                reason = _why_missing(folder / results.name / branch / "prompts.parquet", branch)
-                tasks = f"{n_missing} of {n} tasks" if number == 1 else f"{n_missing} of {len(asked)} tasks to refine"
-                end = ", which count as unsolved" if number == 1 else ""
-                said.setdefault(f"**no attempts on {tasks}**{end}: {reason}.", {})[branch] = None
-    return [
-        f"`{results.name}`, {', '.join(f'`{branch}`' for branch in branches)}: {sentence}"
-        for sentence, branches in said.items()
+                missing.setdefault(number, {})[branch] = n_missing, len(asked)
+    notes = [
+        f"{_named(results.name, branches)}: nothing could be refined, so turn {number} has no attempts on any task."
+        for number, branches in nothing.items()
     ]
+    for number, branches in missing.items():
+        lost, asked_for = (span(numbers) for numbers in zip(*branches.values(), strict=True))
+        tasks = f"{lost} of {asked_for} tasks{'' if number == 1 else ' to refine'}"
+        end = ", which count as unsolved" if number == 1 else ""
+        reason = _why_missing([folder / results.name / branch / "prompts.parquet" for branch in branches])
+        notes.append(f"{_named(results.name, branches)}: **no attempts on {tasks}**{end}: {reason}.")
+    return notes
 
 
-def _why_missing(prompts: Path, label: str) -> str:
-    reasons = [
-        f"{entry.n_dropped:,} of {len(entry.n_tokens):,} prompts are too long "
-        f"({span(entry.n_tokens[-entry.n_dropped :].tolist())} tokens; `model.window` leaves {entry.allowed:,})"
-        for entry in read_lengths(prompts, label)
-        if entry.n_dropped
-    ]
-    if without_twin := records.notes(prompts).get(WITHOUT_TWIN):
+def _named(name: str, branches: Collection[str]) -> str:
+    """Return a set and branches of it; of many the first ones."""
+    more = f" and {len(branches) - MOST_NAMED} more" if len(branches) > MOST_NAMED else ""
+    return f"`{name}`, {listed(islice(branches, MOST_NAMED))}{more}"
+
+
+def _why_missing(paths: Sequence[Path]) -> str:
+    """Say why prompts are missing in files of one turn."""
+    dropped = [entry for path in paths for entry in read_lengths(path, "") if entry.n_dropped]
+    reasons = []
+    if dropped:
+        lengths = np.concatenate([entry.n_tokens[-entry.n_dropped :] for entry in dropped])
         reasons.append(
-            f"on {without_twin:,} of them, no two wrong attempts have different results, so there is no twin"
+            f"{span([entry.n_dropped for entry in dropped])} of {span([len(entry.n_tokens) for entry in dropped])} "
+            f"prompts are too long ({span(lengths.tolist())} tokens; `model.window` leaves {dropped[0].allowed:,})"
+        )
+    if without_twin := [n for path in paths if (n := records.notes(path).get(WITHOUT_TWIN))]:
+        reasons.append(
+            f"on {span(without_twin)} of them, no two wrong attempts have different results, so there is no twin"
         )
     return " and ".join(reasons) or "the file of prompts does not say why"
 

@@ -1,15 +1,19 @@
 """The table of all attempts: which arm owns which, and that figures of the report can be counted from it."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from checkout import ROOT
 from handmade import finished, settings
 
 from arc_refinery import cli
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.attempts import NAMES
+from arc_refinery.evaluation.attempts import COLUMNS, NAMES
 from arc_refinery.records import RecordError
 from arc_refinery.reporting.kind import reported
 
@@ -28,6 +32,21 @@ def written(results: Path, n_shards: int = 1) -> Path:
     experiment, folder = finished(results, settings(ARMS), ANSWERS, "abc", n_shards)
     reported(experiment, folder).write_attempts()
     return folder / "attempts.parquet"
+
+
+def test_the_documents_name_every_column_with_its_type():
+    page = (ROOT / "docs/internals.md").read_text()
+    for column in COLUMNS:
+        kind = str(column.type).replace("double", "float64")
+        assert f"| `{column.name}` | {kind} | {column.meaning} |" in page
+
+
+def test_the_example_draws_a_curve(tmp_path: Path):
+    table, picture = written(tmp_path), tmp_path / "curve.png"
+    words = [sys.executable, str(ROOT / "examples/attempts.py"), str(table), str(picture)]
+    printed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"(?m)^0 +25\.0$", printed)  # one of four attempts of turn 2 is right
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.fixture
