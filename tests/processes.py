@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -276,3 +277,31 @@ if __name__ == "__main__":
         for module in sys.argv[2:]:
             import_module(module)
         _serve(inherited)
+
+
+def disk_states(folder: Path, copies: Path, run: Callable[[], object]) -> list[Path]:
+    """Copies of a folder as SIGKILL would leave it before each write, rename or removal in it while `run` runs."""
+    states: dict[tuple[tuple[str, int], ...], Path] = {}
+    is_watching = True
+
+    def copy() -> None:
+        nonlocal is_watching
+        is_watching = False  # copying writes, too
+        files = sorted(path for path in folder.rglob("*"))
+        state = tuple((str(path), path.stat().st_mtime_ns if path.is_file() else 0) for path in files)
+        if state not in states:
+            states[state] = Path(shutil.copytree(folder, copies / str(len(states))))
+        is_watching = True
+
+    def on_event(event: str, arguments: tuple[object, ...]) -> None:
+        if is_watching and (
+            event in {"os.rename", "os.remove", "os.mkdir", "os.rmdir"}
+            or (event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR))
+        ):
+            copy()
+
+    sys.addaudithook(on_event)  # cannot be removed
+    run()
+    copy()
+    is_watching = False
+    return list(states.values())

@@ -201,8 +201,8 @@ def test_a_checkpoint_whose_state_is_not_whole_is_not_resumed_from(work: Path, c
     assert not (work / "checkpoint-10").exists()
 
 
-@pytest.mark.parametrize(("until_step", "resumed"), [(None, 10), (12, 10), (10, 8), (9, 8)])
-def test_a_part_is_not_resumed_from_its_last_step(work: Path, until_step: int | None, resumed: int):
+@pytest.mark.parametrize(("until_step", "resumed"), [(None, 10), (12, 10), (10, 10), (9, 8)])
+def test_a_part_is_not_resumed_from_a_step_after_its_last(work: Path, until_step: int | None, resumed: int):
     assert checkpoints.newest(work, until_step) == work / f"checkpoint-{resumed}"
 
 

@@ -339,7 +339,8 @@ def test_what_saves_the_last_step_is_called_by_transformers():
     from arc_refinery.training.last_step import SavesLastStep
 
     replaced = {name for name in vars(SavesLastStep) if not name.startswith("__") and hasattr(Trainer, name)}
-    assert replaced == {"train", "_save_checkpoint", "_maybe_log_save_evaluate"}
+    assert replaced == {"train", "_run_epoch", "_save_checkpoint", "_maybe_log_save_evaluate"}
+    assert "self._run_epoch(" in inspect.getsource(Trainer)
     assert "self._maybe_log_save_evaluate(" in inspect.getsource(Trainer)
     assert "self._save_checkpoint(" in inspect.getsource(Trainer)
     inspect.signature(Trainer._save_checkpoint).bind(object(), object(), trial=None)

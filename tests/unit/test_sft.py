@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import TINY
+from checkout import TINY, contents
 from experiments import do
 from factories import make_demonstration
+from processes import disk_states
 from safetensors.torch import load
 from trl import SFTTrainer
 
@@ -191,6 +192,15 @@ def test_interrupted_it_goes_on_and_ends_with_the_same_bytes(
     assert train(rows[::-1], tmp_path, measurements=measured) == undisturbed
     assert [json.loads(line)["step"] for line in measured.read_text().splitlines()] == [5, 6]
     assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_killed_at_any_write_it_ends_with_the_same_bytes(rows: list[SftRow], tmp_path: Path):
+    training = TRAINING.model_copy(update={"max_steps": 2})  # ends within an epoch
+    (tmp_path / "undisturbed").mkdir()
+    states = disk_states(tmp_path / "undisturbed", tmp_path, lambda: train(rows, tmp_path / "undisturbed", training))
+    undisturbed = contents(tmp_path / "undisturbed/adapter")
+    assert [state.name for state in states if train(rows, state, training) != undisturbed] == []
 
 
 @pytest.mark.parametrize(

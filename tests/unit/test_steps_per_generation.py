@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from checkout import TINY
+from checkout import TINY, contents
 from letter_environment import Letters
+from processes import disk_states
 from transformers import AutoModelForCausalLM
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
@@ -131,6 +132,23 @@ def test_a_signal_in_a_batch_waits_for_its_last_step(tmp_path: Path, monkeypatch
     signal.signal(signal.SIGTERM, before)
     assert [path.name for path in (tmp_path / "terminated/work").glob("checkpoint-*")] == ["checkpoint-2"]
     assert train(tmp_path / "terminated", training, WORDS) == undisturbed
+
+
+@pytest.mark.slow
+def test_killed_at_any_write_it_ends_with_the_same_bytes(tmp_path: Path):
+    changes = {"steps_per_generation": 1, "prompts_per_step": 1, "gradient_accumulation_steps": 1, "n_heldout": 1}
+    training = settings(**changes, max_steps=3, save_steps=1)  # ends within an epoch
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    states = disk_states(whole, tmp_path, lambda: train(whole, training, WORDS))
+    assert '"step": 2, "why": "best' in (whole / "adapter/training.jsonl").read_text(), "not the last checkpoint"
+    last = next(i for i, state in enumerate(states) if (state / "work/checkpoint-2/trainer_state.json").exists())
+    different = []
+    for state in states[last:]:
+        train(state, training, WORDS)
+        if contents(state / "adapter") != contents(whole / "adapter"):
+            different.append(state.name)
+    assert different == []
 
 
 def test_fewer_prompts_than_a_batch_needs_are_refused(tmp_path: Path):

@@ -88,6 +88,7 @@ class EndsPart(TrainerCallback):
                 f"until_step is {self.until_step}, but the training ends after step {state.max_steps}; lower it, "
                 "or remove that step from training.keep_steps"
             )
+        control.should_training_stop |= state.global_step >= self.until_step
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         control.should_training_stop |= state.global_step == self.until_step

@@ -41,11 +41,12 @@ def claim(work: Path, identity: str) -> None:
         work.mkdir(parents=True, exist_ok=True)
         if stranger := foreign(work):
             raise InputError(f"{work}: is not a folder of checkpoints: {stranger}. Name another, or move it away")
-        if any(work.iterdir()) and identity_of(work) != identity:
-            logger.info("%s: removing checkpoints of another training run", work)
-            remove(work)
-            work.mkdir(exist_ok=True)
-        (work / IDENTITY).write_text(identity)
+        if identity_of(work) != identity:  # else a kill while it is written again would cost the checkpoints
+            if any(work.iterdir()):
+                logger.info("%s: removing checkpoints of another training run", work)
+                remove(work)
+                work.mkdir(exist_ok=True)
+            (work / IDENTITY).write_text(identity)
 
 
 def foreign(work: Path) -> str:
@@ -63,13 +64,15 @@ def foreign(work: Path) -> str:
 def remove(work: Path) -> None:
     """Remove a training's own files in a folder, and the folder if that is all.
 
-    The note that tells whose they are is the last, because a kill may come in between.
+    A kill may come in between. So the newest checkpoint is the first: a training that resumes from an older one makes
+    it again. Samples are needed as long as there is a checkpoint; the note that tells whose they are is the last.
     """
     note = work / IDENTITY
+    saved = {int(match[1]): path for path in work.iterdir() if (match := _NAME.fullmatch(path.name))}
+    for _, path in sorted(saved.items(), reverse=True):
+        shutil.rmtree(path)
     for path in work.iterdir():
-        if path.is_dir() and _NAME.fullmatch(path.name):
-            shutil.rmtree(path)
-        elif path != note and _OWN.fullmatch(path.name):
+        if path != note and _OWN.fullmatch(path.name):
             path.unlink()
     note.unlink(missing_ok=True)
     if not any(work.iterdir()):
@@ -99,17 +102,12 @@ def _is_complete(checkpoint: Path) -> bool:
 
 
 def newest(work: Path, until_step: int | None = None) -> Path | None:
-    """Return the newest complete checkpoint, after removing newer ones whose files are damaged.
-
-    A kill may leave a part with its last step but without an adapter. transformers would train on from there, so
-    checkpoints from `until_step` on are removed, too.
-    """
-    if until_step is not None:
-        drop_after(work, until_step - 1)
-    for path in reversed(steps_of(work).values()):
-        if not (fault := fault_of(path)):
-            return path
-        logger.warning("%s; training resumes from the checkpoint before it, if there is one", fault)
+    """Return the newest complete checkpoint up to `until_step`; remove newer ones, and those with damaged files."""
+    for step, path in reversed(steps_of(work).items()):
+        if until_step is None or step <= until_step:
+            if not (fault := fault_of(path)):
+                return path
+            logger.warning("%s; training resumes from the checkpoint before it, if there is one", fault)
         shutil.rmtree(path)
     return None
 
@@ -190,11 +188,4 @@ def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int
     needed = {*by_reward[:n_best], *(step for step in steps if step >= oldest)}
     for step, path in steps_of(work).items():
         if step not in needed:
-            shutil.rmtree(path)
-
-
-def drop_after(work: Path, step: int) -> None:
-    """Remove the checkpoints after a step."""
-    for saved, path in steps_of(work).items():
-        if saved > step:
             shutil.rmtree(path)

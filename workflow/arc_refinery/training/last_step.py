@@ -70,6 +70,12 @@ class SavesLastStep(Base):
         with _at_sigterm(self._end) if self.args.world_size == 1 else nullcontext():
             return super().train(*arguments, **named)
 
+    def _run_epoch(self, *arguments: Any, **named: Any) -> None:
+        """Train no step after the last one: transformers would, from its checkpoint, if an epoch goes on after it."""
+        self.control.should_training_stop |= self.state.global_step >= self.state.max_steps
+        if not self.control.should_training_stop:
+            super()._run_epoch(*arguments, **named)
+
     def begin_update(self) -> None:
         self._is_updating = True
 
