@@ -291,6 +291,22 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
     assert row.n_tokens == renderer.count(row.text) + renderer.count(row.completion) + 1
 
 
+def test_a_program_follows_an_empty_thought_where_the_chat_template_opens_one(monkeypatch: pytest.MonkeyPatch):
+    renderer = Renderer(TINY)
+    render = renderer._chat.render
+    monkeypatch.setattr(renderer._chat, "render", lambda messages: render(messages) + "<think>\n")
+    prompt = asked(renderer)
+    wrong, right = (
+        attempt(prompt, "wrong"),
+        attempt(prompt, "right", 1.0, f"<think>\nSo.</think>{FLIPPED}", solved=True),
+    )
+    (source,) = make_demonstrations([wrong], {"it": FLIPPED}, a_plan(), COMPACT, renderer, Counter())
+    assert source.text.endswith("<|assistant|><think>\n") and source.completion == f"\n</think>\n\n{FLIPPED}"
+    plan = a_plan(targets="attempts", max_pass_rate=1.0)
+    (sampled,) = make_demonstrations([wrong, right], {}, plan, COMPACT, renderer, Counter())
+    assert sampled.completion == f"So.</think>{FLIPPED}"
+
+
 # the stage
 
 

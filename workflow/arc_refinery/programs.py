@@ -49,6 +49,11 @@ def after_thought(text: str) -> str:
     return text.rpartition("</think>")[2].partition("<think>")[0]
 
 
+def without_first_thought(text: str) -> str:
+    """Return an answer without a thought that it begins with; empty if that is never closed."""
+    return text.partition("</think>")[2] if text.lstrip().startswith("<think>") else text
+
+
 def likeness(program: str, other: str) -> float:
     """Return which share of two programs is equal, 0..1: twice the words and signs in common, in order, of all."""
     words, others = (_WORD.findall(text) for text in (program, other))

@@ -107,9 +107,23 @@ def folder_template(folder: Path) -> FolderTemplate | None:
         return None
 
 
-def load_chat(model_path: str) -> Chat:
+def load_chat(model_path: str, enable_thinking: bool | None = None) -> Chat:
     """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
-    return _folder_chat(Path(model_path)) or _OfTransformers(model_path)
+    return _folder_chat(Path(model_path), enable_thinking) or _OfTransformers(model_path, enable_thinking)
+
+
+def with_thinking(template: str, enable_thinking: bool | None) -> str:
+    """Return a chat template that lets the model think first, or not; None: as it does by itself."""
+    return template if enable_thinking is None else f"{{% set enable_thinking = {enable_thinking} %}}{template}"
+
+
+def opened_thought(prompt: str) -> str:
+    """Return the tag at the end of a rendered prompt that opens a thought, `<think>\\n`; empty without one.
+
+    It belongs to the answer. Completions do not show it, and one that is cut in its thought has no tag at all.
+    """
+    _, tag, after = prompt.rpartition("<think>")
+    return "" if after.strip() else tag + after
 
 
 def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequence[Message]) -> list[int]:
@@ -199,12 +213,13 @@ class _Generation(Extension):
 
 
 class _OfTransformers:
-    def __init__(self, model_path: str) -> None:
-        from arc_refinery.models.tokenizers import load_tokenizer
+    def __init__(self, model_path: str, enable_thinking: bool | None) -> None:
+        from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 
         self._tokenizer = load_tokenizer(model_path)
         if self._tokenizer.chat_template is None:
             raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
+        begin_answers(self._tokenizer, "", enable_thinking)
         self.marks = special_marks(self._tokenizer.added_tokens_decoder)
 
     def render(self, messages: Sequence[Message]) -> str:
@@ -216,7 +231,7 @@ class _OfTransformers:
         return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def _folder_chat(folder: Path) -> Chat | None:
+def _folder_chat(folder: Path, enable_thinking: bool | None) -> Chat | None:
     """Return the chat of a model's folder; None if only transformers can read it."""
     files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
     if not all(path.is_file() for path in files):
@@ -229,7 +244,8 @@ def _folder_chat(folder: Path) -> Chat | None:
         raise ModelError(f"{files[2]}: is empty, so prompts would be empty; download the model again")
     with reading(files[0], "download the model again", kind=ModelError):
         try:
-            return _OfFolder(template, Tokenizer.from_file(str(files[0])), _special_tokens(settings), files[2])
+            tokenizer = Tokenizer.from_file(str(files[0]))
+            return _OfFolder(with_thinking(template, enable_thinking), tokenizer, _special_tokens(settings), files[2])
         except TemplateSyntaxError:  # a tag that transformers may know
             return None
 

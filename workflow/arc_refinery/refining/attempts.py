@@ -12,7 +12,7 @@ from arc_refinery.config import PROMPTS, TUNING, ModelConfig, marked
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.domain import Domain
-from arc_refinery.refining.prompts import split_prefix
+from arc_refinery.refining.prompts import begun_answer
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, open_sampler
 from arc_refinery.sampling.checks import check_answers_end, check_model
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
@@ -139,7 +139,7 @@ def _attempt(
         seed=decoding.seed,
         temperature=decoding.temperature,
         top_p=decoding.top_p,
-        completion=split_prefix(prompt.messages)[1] + completion.text,
+        completion=begun_answer(prompt) + completion.text,
         n_prompt_tokens=prompt.n_tokens,
         n_tokens=completion.n_tokens,
         finish_reason=completion.finish_reason,

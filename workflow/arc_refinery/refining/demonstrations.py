@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
+from arc_refinery.models.chat import opened_thought
 from arc_refinery.programs import likeness
 from arc_refinery.records import Demonstration
 from arc_refinery.refining.config import Demonstrations
@@ -135,7 +136,10 @@ def _demonstration(
 ) -> Demonstration:
     messages = domain.next_turn(parent, parent, "whole", wording).messages
     text, n_prompt = renderer.render(messages)
-    completion = renderer.plain(target.text.removeprefix(split_prefix(messages)[1]))
+    answer, opened = target.text, opened_thought(text)
+    if opened and not answer.startswith(opened):  # the task's own program: after an empty thought
+        answer = f"{opened}\n</think>\n\n{answer}"
+    completion = renderer.plain(answer.removeprefix(opened or split_prefix(messages)[1]))
     return Demonstration(
         demonstration_id=name,
         task_id=parent.attempt.task_id,

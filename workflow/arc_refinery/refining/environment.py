@@ -33,6 +33,7 @@ class RefineEnvironment:
     history: History
     executors: tuple[Executor, ...]
     seed: int
+    enable_thinking: bool | None = None  # None: as the chat template does by itself
 
     def __post_init__(self) -> None:
         """Raise `InputError` if a reward of the user cannot be imported."""
@@ -61,7 +62,7 @@ class RefineEnvironment:
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         ids_after_answer(tokenizer, ends, ANSWERED)  # raises if answers would not end
-        begin_answers(tokenizer, self.prompts[0].prefix)  # all share a template
+        begin_answers(tokenizer, self.prompts[0].prefix, self.enable_thinking)  # all share a template
         scorer = Scorer(self.training, self.reward, self.domain, self.executors, ends, self.prompts)
         rollout: Rollout | None = None
         if self.training.rollout == "on-policy":

@@ -1,13 +1,14 @@
 """Grade attempts: take the program out of each answer, execute it, record what came out. The domain knows how."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
 
 from tqdm import tqdm
 
+from arc_refinery.programs import without_first_thought
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.sandbox import Executor
@@ -28,10 +29,15 @@ def grade_attempts(
         while batch := list(islice(remaining, ATTEMPTS_AT_ONCE)):
             subjects = domain.subjects(batch, tasks)
             answers = [Answer(attempt.completion, subject) for attempt, subject in zip(batch, subjects, strict=True)]
-            with closing(domain.grade(answers, executors)) as grades:
+            with closing(grades_of(domain, answers, executors)) as grades:
                 for attempt, grade in zip(batch, grades, strict=True):
                     yield verdict_of(domain, attempt, tasks[attempt.task_id], grade)
                     progress.update()
+
+
+def grades_of(domain: Domain, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[Any, None, None]:
+    """Yield the domain's grades of answers, in order; it does not see the thoughts before them."""
+    yield from domain.grade([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
 
 
 def verdict_of(domain: Domain, attempt: Attempt, task: Any, grade: Any) -> Verdict:

@@ -61,6 +61,7 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
         model=_prompted(experiment, sampled.model, sampled.model.window),
         sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
         **_own(experiment, tasks),
+        **_thinking(experiment),
         branch="turn1",
         seed=sampled.seed,
     )
@@ -69,6 +70,10 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
 def _own(experiment: Refining, tasks: str = "") -> dict[str, Any]:
     own = experiment.own_of(tasks)
     return {"own": own} if own else {}
+
+
+def _thinking(experiment: Refining) -> dict[str, Any]:
+    return experiment.generation.model_dump(exclude_none=True)
 
 
 def sample(experiment: Refining, tasks: str, branch: str) -> Job:
@@ -106,7 +111,9 @@ def refining_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
 
 def _next_turn(experiment: Refining, tasks: str, branch: str, sampling: dict[str, int], **settings: Any) -> Job:
     sizes = {"batch_size": experiment.sampling.batch_size} | sampling
-    return job(experiment, _files(experiment, tasks), branch=branch, sampling=sizes, **settings)
+    return job(
+        experiment, _files(experiment, tasks), branch=branch, sampling=sizes, **_thinking(experiment), **settings
+    )
 
 
 def _files(experiment: Refining, tasks: str) -> dict[str, int]:
@@ -136,6 +143,7 @@ def training_prompts(experiment: Refining, tasks: str) -> Job:
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
         prompted = without(changed, ATTEMPTS)
         own = _own(experiment)  # augmented as the evaluation's, also for parts whose attempts are not
+        own |= _thinking(experiment)
         return job(experiment, model=model, sampling=prompted, **own, branch="training", seed=experiment.seed)
     return _next_turn(  # one prompt per task, which refines its best incorrect attempt
         experiment,
@@ -170,6 +178,7 @@ def demonstrations(experiment: Refining, tasks: str) -> Job:
         max_completion_length=training.max_completion_length,
         n_considered=experiment.sampling.n_predictions,
         seed=experiment.seed,
+        **_thinking(experiment),
     )
 
 
@@ -190,4 +199,5 @@ def training(experiment: Refining, run: str) -> dict[str, Any]:
         "model": Part(model.section.model_copy(update=experiment.wording), model.left_out - wording),
         "refinement": _refinement(experiment, **({"history": experiment.refinement.history} if shows_history else {})),
         "lengths": Lengths(max_completion_length=answer, max_seq_length=window),
+        **_thinking(experiment),
     }

@@ -8,7 +8,8 @@
 They are lists of `{"role", "content"}` messages; the model's own chat template turns them into tokens. If a template
 has an assistant prefix, a conversation that waits for an answer ends with it, as an assistant message: the rendered
 text ends with the prefix, and the recorded completion is the prefix plus the sampled text. So code is extracted from
-the whole answer, and the next turn shows the whole answer. Token counts cover only the sampled text.
+the whole answer, and the next turn shows the whole answer. Token counts cover only the sampled text. The same goes for
+`<think>` where the chat template ends a prompt with it: a draft in a thought that is cut is not an answer.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,8 +17,9 @@ from itertools import takewhile
 from textwrap import dedent
 
 from arc_refinery.errors import InputError
-from arc_refinery.models.chat import Message, load_chat, without_marks
+from arc_refinery.models.chat import Message, load_chat, opened_thought, without_marks
 from arc_refinery.programs import last_program
+from arc_refinery.records import Prompt
 
 _PYTHON, _END = "```python", "```"
 _OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"
@@ -27,6 +29,11 @@ def split_prefix(conversation: Sequence[Message]) -> tuple[list[Message], str]:
     """Split a conversation into its messages and the prefix of the next answer, empty without a prefix."""
     *messages, last = conversation
     return (messages, last["content"]) if last["role"] == "assistant" else ([*messages, last], "")
+
+
+def begun_answer(prompt: Prompt) -> str:
+    """Return the beginning of the answer that a prompt's text ends with: a prefix, or a thought that is opened."""
+    return split_prefix(prompt.messages)[1] or opened_thought(prompt.text)
 
 
 def opening(conversation: Sequence[Message]) -> list[Message]:
@@ -83,8 +90,8 @@ def _first_python_block(completion: str) -> tuple[str, str]:
 class Renderer:
     """A model's chat template and tokenizer."""
 
-    def __init__(self, model_path: str) -> None:
-        self._chat = load_chat(model_path)
+    def __init__(self, model_path: str, enable_thinking: bool | None = None) -> None:
+        self._chat = load_chat(model_path, enable_thinking)
 
     def render(self, messages: Sequence[Message]) -> tuple[str, int]:
         """Return a conversation's text up to where the model continues, and its number of tokens.
@@ -92,8 +99,13 @@ class Renderer:
         A last message of the assistant is the beginning of the answer.
         """
         conversation, prefix = split_prefix(self.masked(messages))
-        text = self._chat.render(conversation) + prefix
-        return text, self.count(text)
+        text = self._chat.render(conversation)
+        if prefix and opened_thought(text):
+            raise InputError(
+                "the chat template opens a thought, in which the prompts' assistant_prefix would begin the answer: set "
+                "generation.enable_thinking to false, or model.template to a wording without one"
+            )
+        return text + prefix, self.count(text + prefix)
 
     def check_texts(self, texts: Mapping[str, str], longest: int) -> None:
         """Raise `InputError` if a text of the wording alone has more tokens than a prompt may have."""

@@ -22,7 +22,8 @@ from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import History
 from arc_refinery.refining.domain import Answer, Domain
-from arc_refinery.refining.prompts import next_turn, split_prefix
+from arc_refinery.refining.grading import grades_of
+from arc_refinery.refining.prompts import begun_answer, next_turn, split_prefix
 from arc_refinery.sandbox import Executor, Status
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class TrainingPrompt:
         """The messages without the prefix."""
         return split_prefix(self.prompt.messages)[0]
 
-    def answer(self, text: str) -> Answer:
-        """Return a whole answer, to be graded."""
-        return Answer(text, self.subject)
+    def answer(self, sampled: str) -> Answer:
+        """Return the whole answer that this text ends, to be graded."""
+        return Answer(begun_answer(self.prompt) + sampled, self.subject)
 
     @property
     def parent(self) -> str | None:
@@ -178,11 +179,8 @@ class OnPolicyTurns:
         sampled, logprobs = trainer._generate_single_turn([episode.context for episode in episodes], None, {}, 1)
         texts = trainer.processing_class.batch_decode(sampled, skip_special_tokens=True)
         with trainer.timed("reward"):
-            answers = [
-                episode.prompt.answer(episode.prompt.prefix + text)
-                for episode, text in zip(episodes, texts, strict=True)
-            ]
-            grades = list(self.domain.grade(answers, self.executors))
+            answers = [episode.prompt.answer(text) for episode, text in zip(episodes, texts, strict=True)]
+            grades = list(grades_of(self.domain, answers, self.executors))
         for episode, answer, ids, log_probs, grade in zip(
             episodes, answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
         ):

@@ -10,7 +10,8 @@ from accelerate.utils import gather_object
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
 from arc_refinery.refining.config.rewards import ScoredAttempt, solved
-from arc_refinery.refining.domain import Domain
+from arc_refinery.refining.domain import Answer, Domain
+from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.training.rewards import Reward
@@ -120,14 +121,14 @@ class Scorer:
     def _graded_answers(
         self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]
     ) -> list[ScoredAttempt]:
-        answers = [prompt.answer(prompt.prefix + text) for prompt, text in zip(prompts, texts, strict=True)]
+        answers = [prompt.answer(text) for prompt, text in zip(prompts, texts, strict=True)]
         parents: list[Any] = [None] * len(prompts)
         if self.needs_parents:
             refining = [index for index, prompt in enumerate(prompts) if prompt.parent is not None]
-            earlier = [prompts[index].answer(str(prompts[index].parent)) for index in refining]
-            for index, grade in zip(refining, self.domain.grade(earlier, self.executors), strict=True):
+            earlier = [Answer(str(prompts[index].parent), prompts[index].subject) for index in refining]
+            for index, grade in zip(refining, grades_of(self.domain, earlier, self.executors), strict=True):
                 parents[index] = grade
-        grades = self.domain.grade(answers, self.executors)
+        grades = grades_of(self.domain, answers, self.executors)
         return [
             self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent)
             for prompt, answer, ids, grade, parent in zip(

@@ -35,7 +35,7 @@ from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, REWARDS
-from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling
+from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling, Thinking
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.refining.config.training import Training
 
@@ -70,6 +70,7 @@ class Refining(Compared[Arm]):
     problems: Problems | None = Field(None, description="Source of the training problems.")
     parts: Parts | None = Field(None, description="Split of the training tasks.")
     sampling: Sampling = Field(description="Sampling of completions, for training tasks and evaluation.")
+    generation: Thinking = Field(default_factory=lambda: Thinking(), description="Thoughts of the model.")
     sandbox: Sandbox = Field(default_factory=lambda: Sandbox(), description="Limits on executed programs.")
     refinement: Refinement = Field(
         default_factory=lambda: Refinement(), description="Selection of the attempts to refine."

@@ -16,6 +16,12 @@ class PromptedModel(ModelConfig):
     )
 
 
+class Thinking(Strict):
+    enable_thinking: bool | None = Field(
+        None, description="Whether the chat template lets the model think first; default: as it does by itself."
+    )
+
+
 class Sampling(Strict):
     n_predictions: PositiveInt = Field(8, description="Completions per training task.")
     batch_size: PositiveInt = Field(

@@ -38,6 +38,7 @@ def first_prompts(
     branch: Line,
     seed: Seed,
     own: Strict | None = None,
+    enable_thinking: bool | None = None,
     *,
     tasks: Path,
     overlap: Path | None = None,
@@ -56,7 +57,8 @@ def first_prompts(
             f"{tasks}: all of its {len(task_ids)} tasks are also evaluated, so they are left out ({overlap}); train on "
             "other tasks"
         )
-    wording, renderer, answer = wording_of(domain, model), Renderer(model.path), sampling.max_output_tokens
+    wording, answer = wording_of(domain, model), sampling.max_output_tokens
+    renderer = Renderer(model.path, enable_thinking)
     renderer.check_texts(domain.texts(wording), model.window - answer)
     asked = (task for task in records.read(tasks, domain.task_class) if task.task_id not in excluded)
     prompts = first_turn_prompts(domain, asked, sampling.n_predictions, sampling, wording, renderer, seed, branch, own)
@@ -78,6 +80,7 @@ def refining_prompts(
     n_shards: PositiveInt,
     shards_per_grading_job: PositiveInt,
     tasks_per_batch: PositiveInt,
+    enable_thinking: bool | None = None,
     *,
     prompts: Path,
     overlap: Path | None = None,
@@ -100,7 +103,7 @@ def refining_prompts(
         refinement.select,
         refinement.history,
     )
-    renderer = Renderer(model.path)
+    renderer = Renderer(model.path, enable_thinking)
     renderer.check_texts(domain.texts(wording), model.window - answer)
     files = BranchFiles(prompts.parent, n_shards, shards_per_grading_job, tasks_per_batch)
     statuses: Counter[str] = Counter()
@@ -132,6 +135,7 @@ def demonstrations(
     n_shards: PositiveInt,
     shards_per_grading_job: PositiveInt,
     tasks_per_batch: PositiveInt,
+    enable_thinking: bool | None = None,
     *,
     tasks: Path,
     prompts: Path,
@@ -143,7 +147,7 @@ def demonstrations(
 
     `max_completion_length`: tokens of completion and end token, which fit into the model's window with their prompt.
     """
-    wording, renderer = wording_of(domain, model, refinement.form), Renderer(model.path)
+    wording, renderer = wording_of(domain, model, refinement.form), Renderer(model.path, enable_thinking)
     renderer.check_texts(domain.texts(wording), model.window)
     plan = DemonstrationPlan(
         demonstrations, n_considered, refinement.include_errors, model.window, max_completion_length

@@ -35,6 +35,7 @@ def train(
     sandbox: Sandbox,
     seed: Seed,
     until_step: PositiveInt | None = None,
+    enable_thinking: bool | None = None,
     *,
     data: Files,
     start: Path | None = None,
@@ -67,6 +68,7 @@ def train(
                 form=refinement.form,
                 include_errors=refinement.include_errors,
                 history=refinement.history,
+                enable_thinking=enable_thinking,
                 executors=executors,
                 seed=seed,
             )

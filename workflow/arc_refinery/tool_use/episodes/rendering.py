@@ -15,7 +15,7 @@ from typing import Any, Self
 from jinja2 import TemplateError as JinjaError
 
 from arc_refinery.errors import InputError, ModelError
-from arc_refinery.models.chat import folder_template, render_limit, special_marks, without_marks
+from arc_refinery.models.chat import folder_template, opened_thought, render_limit, special_marks, without_marks
 from arc_refinery.records.tool_use import Segment
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat, MalformedCall
 from arc_refinery.tool_use.calls.turns import CLOSE_THOUGHT, OPEN_THOUGHT, ParsedTurn, parse_turn
@@ -203,7 +203,7 @@ class ToolRenderer:
     @cached_property
     def _opened_thought(self) -> str:
         """`<think>` if prompts end with it, as Qwen3.5's do: parsers of turns expect the tag."""
-        return f"{OPEN_THOUGHT}\n" if self.prompt("question").rstrip().endswith(OPEN_THOUGHT) else ""
+        return opened_thought(self.prompt("question"))
 
     def _is_call(self, text: str) -> bool:
         """Return whether a turn is the call that every template must write, and nothing else."""
