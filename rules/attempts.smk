@@ -6,6 +6,7 @@ rule first_prompts:
         tasks="<results>/tasks/{tasks}.parquet",
         overlap=[],
         template=kind.inputs.templates(experiment),
+        domain=kind.inputs.domain_code(experiment),
         model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
@@ -58,6 +59,7 @@ rule grade:
     input:
         attempts=from_wildcards(kind.inputs.attempts_to_grade, "tasks", "branch", "job"),
         tasks="<results>/tasks/{tasks}.parquet",
+        domain=kind.inputs.domain_code(experiment),
     output:
         "<results>/{tasks}/{branch}/verdicts/{job}.parquet",
     log:

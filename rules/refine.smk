@@ -9,6 +9,7 @@ rule refining_prompts:
         attempts=from_wildcards(kind.inputs.parent_attempts, "tasks", "branch"),
         verdicts=from_wildcards(kind.inputs.parent_verdicts, "tasks", "branch"),
         template=kind.inputs.templates(experiment),
+        domain=kind.inputs.domain_code(experiment),
         model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
@@ -38,6 +39,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
             tasks="<results>/tasks/{tasks}.parquet",
             overlap=ancient(kind.inputs.overlap(experiment)),
             template=kind.inputs.templates(experiment),
+            domain=kind.inputs.domain_code(experiment),
             model=inputs.models(experiment),
         output:
             "<results>/{tasks}/training/prompts.parquet",
@@ -62,6 +64,7 @@ elif experiment.runs:
             verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
             overlap=ancient(kind.inputs.overlap(experiment)),
             template=kind.inputs.templates(experiment),
+            domain=kind.inputs.domain_code(experiment),
             model=inputs.models(experiment),
         output:
             "<results>/{tasks}/training/prompts.parquet",
@@ -95,6 +98,7 @@ if experiment.sft_adapters:
             verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
             overlap=ancient(kind.inputs.overlap(experiment)),
             template=kind.inputs.templates(experiment),
+            domain=kind.inputs.domain_code(experiment),
             model=inputs.models(experiment),
         output:
             "<results>/{tasks}/training/demonstrations.parquet",

@@ -30,6 +30,7 @@ if experiment.parts:
     rule tasks:
         input:
             inputs.rows_files(experiment, experiment.problems),
+            kind.inputs.domain_code(experiment),
         output:
             expand("<results>/tasks/{part}.parquet", part=experiment.part_names),
         log:

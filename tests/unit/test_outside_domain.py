@@ -13,10 +13,11 @@ from environments.letters.domain import Domain, Grade, Word
 from experiments import settings_of
 
 from arc_refinery import cli, records, stages
-from arc_refinery.config import Sandbox, validate_experiment
+from arc_refinery.config import ConfigError, Sandbox, check_files, validate_experiment
+from arc_refinery.config.loading import domain_sources
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import Job, settings_text
-from arc_refinery.refining import jobs
+from arc_refinery.refining import inputs, jobs
 from arc_refinery.refining.config import Refining, RowsSet, Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt
 from arc_refinery.refining.first_turn import first_turn_prompts
@@ -112,6 +113,35 @@ def test_a_domain_with_one_wording_has_no_templates(monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match="the domain has no wording that can be edited"):
         command.run()
     assert not (tmp_path / "x").exists()
+
+
+def test_the_files_of_a_template_folder_are_inputs(own_keys: str, tmp_path: Path):
+    def asking_with(template: str) -> Refining:
+        model = {"path": TINY, "window": 100, "template": template}
+        return validate_experiment(content(own_keys, model=model), "mine.yaml", Refining)
+
+    texts = tmp_path / "texts"
+    (texts / "more").mkdir(parents=True)
+    for name in ("ask.txt", "more/again.txt", ".ask.swp"):
+        (texts / name).write_text("text")
+    assert inputs.templates(asking_with(str(texts))) == [str(texts / "ask.txt"), str(texts / "more/again.txt")]
+    assert inputs.templates(asking_with("plain")) == []  # a name that the domain knows
+    with pytest.raises(ConfigError, match=r"model\.template.*/nope"):
+        check_files(asking_with("/nope"), "mine.yaml", contents=False)
+
+
+def test_the_modules_of_a_package_are_inputs_but_not_its_tests(own_keys: str, tmp_path: Path):
+    for name in ("test_it.py", "conftest.py", "tasks.json", "more/grading.py"):
+        path = tmp_path / own_keys / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("")
+    experiment = validate_experiment(content(own_keys), "mine.yaml", Refining)
+    modules = [str(tmp_path / own_keys / f"{name}.py") for name in ("__init__", "config", "domain", "more/grading")]
+    assert inputs.domain_code(experiment) == modules
+    assert inputs.task_set(experiment, "small") == ["w.json", *modules]
+    assert inputs.grpo_inputs(experiment)["domain"] == modules
+    assert set(modules) <= set(inputs.report_inputs(experiment))
+    assert domain_sources("arc") == domain_sources("code") == []
 
 
 # stages

@@ -1,5 +1,6 @@
 """A domain from outside the package, `letters`, has arms, controls, intervals and trainings without code for them."""
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -82,6 +83,19 @@ def test_it_trains_on_its_second_turns_and_repeats_nothing(finished: Checkout):
     assert all(text.startswith("Your text lacks ") for text in prompts.values())
     assert len(steps(finished, "letters")) == 2
     assert "Nothing to be done" in run(finished, "snakemake", "--cores", "1", "--configfile", CONFIG)
+
+
+def test_a_changed_module_makes_again_what_it_decides(finished: Checkout, tmp_path: Path):
+    changed = finished.clone(tmp_path / "changed")
+    package = changed.folder / "tests/environments/letters"
+    command = ("snakemake", "--dry-run", "--cores", "1", "--configfile", CONFIG)
+    (package / "test_letters.py").write_text("")
+    assert "Nothing to be done" in run(changed, *command)
+    module = package / "domain.py"
+    module.write_text(module.read_text().replace("Your text lacks", "It lacks"))
+    planned = run(changed, *command).split()
+    decided = {"evaluation_tasks", "tasks", "first_prompts", "grade", "refining_prompts", "training_prompts", "train"}
+    assert decided | {"report"} <= set(planned)
 
 
 def test_it_trains_on_policy_in_three_turns(finished: Checkout):

@@ -4,6 +4,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Mapping
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from pkgutil import resolve_name
@@ -68,6 +69,15 @@ def part(kind: str, name: str) -> Any:
 def domain_part(domain: str, name: str) -> Any:
     """Load a module of a domain's package, `config`, or what it holds, `domain:Domain`. Raises `ConfigError`."""
     return _part("domain", DOMAINS, domain, name)
+
+
+def domain_sources(domain: str) -> list[Path]:
+    """Return the modules of a package of the user, without its tests: what they decide is made again if one changes."""
+    found = find_spec(domain) if domain and domain not in DOMAINS else None
+    folders = map(Path, (found and found.submodule_search_locations) or ())
+    paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    sources = [path for path in paths if not path.name.startswith(("test_", "conftest."))]
+    return [path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path for path in sources]
 
 
 def experiment_class(kind: str, domain: str) -> Any:

@@ -70,6 +70,7 @@ class GradedAttempt(NamedTuple):
 class Domain:
     """The defaults of all domains."""
 
+    package = ""  # the name that a config gives it
     task_class: type[Any]  # a frozen dataclass with KIND "tasks", whose first field is `task_id`
     grade_class: type[Any] | None = None  # a frozen subclass of `Grade`: what `grade` yields
     program_rewards: ClassVar[Functions] = REWARDS  # built-in rewards that read the program alone, by name
@@ -314,6 +315,7 @@ def _with_detail(record: type[Any], detail: type[Any]) -> type[Any]:
 def load_domain(name: str) -> Domain:
     """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
     domain: Domain = domain_part(name, "domain:Domain")()
+    domain.package = name
     return domain
 
 

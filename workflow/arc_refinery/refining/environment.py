@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import Lengths
+from arc_refinery.config.loading import domain_sources
+from arc_refinery.files import content_hash
 from arc_refinery.models.chat import ANSWERED, ids_after_answer
 from arc_refinery.models.tokenizers import begin_answers
 from arc_refinery.refining.config import Grpo, History
@@ -50,6 +52,7 @@ class RefineEnvironment:
             "lengths": self.lengths.model_dump(),
             "prompts": self.prompts_hash,
             "reward": self.reward.identity(),
+            **({"domain": content_hash(sources)} if (sources := domain_sources(self.domain.package)) else {}),
         }
 
     def arguments(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError
 from arc_refinery.config.inputs import Paths, adapters, models
+from arc_refinery.config.loading import domain_sources
 from arc_refinery.refining.config import Refining
 
 
@@ -13,11 +14,13 @@ def sft_inputs(experiment: Refining) -> dict[str, Paths]:
 
 
 def grpo_inputs(experiment: Refining) -> dict[str, Paths]:
-    return {"data": training_prompt_files(experiment), "template": templates(experiment)}
+    prompts, wording = training_prompt_files(experiment), templates(experiment)
+    return {"data": prompts, "template": wording, "domain": domain_code(experiment)}
 
 
 def report_inputs(experiment: Refining) -> Paths:
     return [
+        *domain_code(experiment),
         *(f"<results>/tasks/{name}.parquet" for name in experiment.set_names),
         *overlap(experiment),
         *training_prompt_files(experiment),
@@ -27,6 +30,11 @@ def report_inputs(experiment: Refining) -> Paths:
     ]
 
 
+def domain_code(experiment: Refining) -> Paths:
+    """Modules of a domain of the user: an input of all that it decides."""
+    return _texts(domain_sources(experiment.domain))
+
+
 def templates(experiment: Refining) -> Paths:
     """Files of the wording of all prompts."""
     return experiment.template_files()
@@ -34,7 +42,7 @@ def templates(experiment: Refining) -> Paths:
 
 def task_set(experiment: Refining, tasks: str) -> Paths:
     """The files that an evaluation set is read from."""
-    return experiment.files_of_set(tasks)
+    return [*experiment.files_of_set(tasks), *domain_code(experiment)]
 
 
 def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:
@@ -42,7 +50,7 @@ def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:
     return {
         "trained": [f"<results>/tasks/{name}.parquet" for name in experiment.training_tasks],
         "evaluated": [f"<results>/tasks/{name}.parquet" for name in experiment.sets_to_keep_apart],
-        "more": experiment.files_to_keep_apart,
+        "more": [*experiment.files_to_keep_apart, *domain_code(experiment)],
     }
 
 

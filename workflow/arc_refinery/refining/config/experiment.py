@@ -109,8 +109,11 @@ class Refining(Compared[Arm]):
     templates: ClassVar[str] = ""  # names of built-in templates, for messages
 
     def template_files(self) -> list[str]:
-        """Files of the wording; a built-in one has none."""
-        return []
+        """Files of the wording: those of the folder that `model.template` is; only the domain knows a name."""
+        template = self.model.template
+        if template and Path(template).is_dir():
+            return sorted(str(path) for path in Path(template).rglob("[!.]*") if path.is_file())
+        return [template] if "/" in template else []
 
     @property
     def wording(self) -> dict[str, Any]:
