@@ -1,7 +1,6 @@
 """The beginning of a model's answers on its way: prompt, completion, second turn, training."""
 
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.records import Attempt
 from arc_refinery.refining import attempts as attempts_module
 from arc_refinery.refining.attempts import sample_shard
-from arc_refinery.refining.config import PromptedModel, Sampling
+from arc_refinery.refining.config import Grade, PromptedModel, Sampling
 from arc_refinery.refining.domain import Answer, load_domain
 from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.prompts import COMPACT, first_turn
@@ -124,13 +123,13 @@ def test_no_domain_sees_a_thought(name: str, monkeypatch: pytest.MonkeyPatch):
     domain = load_domain(name)
     seen: list[str] = []
 
-    def grade(answers: Any, executors: Any) -> Iterator[None]:
+    def grade(answers: Any, executors: Any) -> list[Any]:
         seen.extend(answer.text for answer in answers)
-        yield from [None] * len(answers)
+        return [(domain.grade_class or Grade)("no_code")] * len(answers)
 
     monkeypatch.setattr(domain, "grade", grade)
     texts = [f"<think>{DRAFT}", f"<think>\n{DRAFT}</think>I had eggs.", "I had <think>"]
-    assert len(list(grades_of(domain, [Answer(text, None) for text in texts], ()))) == 3
+    assert len(list(grades_of(domain, [Answer(text, None) for text in texts], (), ["a", "b", "c"]))) == 3
     assert seen == ["", "I had eggs.", "I had <think>"]
 
 

@@ -1,6 +1,7 @@
 """Domains: what one gets that says little, how jobs and configs name one, and what unknown names are told."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -233,6 +234,124 @@ def test_a_third_turn_may_leave_out_the_first_answer(renderer: Renderer):
 
     assert contents() == ["spell ab", "axxx", "axxx is wrong", "xbxx", "xbxx is wrong"]
     assert contents(history="last") == ["spell ab", "xbxx", "xbxx is wrong"]
+
+
+# a domain with faults, or in another language than Python
+
+
+@dataclass(frozen=True, slots=True)
+class Printed(Grade):
+    printed: str = ""
+    hidden_right: bool = False
+    score: Any = 0.5
+    is_solved: Any = False
+
+
+class Printer(Words):
+    grade_class, package = Printed, "printer"
+    columns: ClassVar = ("hidden_right",)
+
+    def __init__(self, *grades: Any) -> None:
+        self.grades = grades
+
+    def grade(self, answers: Sequence[Answer], executors: Any) -> Any:
+        return list(self.grades)  # instead of a generator
+
+
+def verdicts(*grades: Any, n: int | None = None) -> list[records.Verdict]:
+    answers = [attempt("abcd", number, f"print {number}") for number in range(len(grades) if n is None else n)]
+    return list(grade_attempts(Printer(*grades), answers, TASKS, ()))
+
+
+def test_programs_are_alike_that_give_the_same_where_it_is_shown():
+    once, twice, other, failed = (
+        Printed("ok", "", "a", "1"), Printed("ok", "", "b", "1", True), Printed("ok", "", "a", "2"), Printed("error")
+    )  # fmt: skip
+    prints = [verdict.fingerprint for verdict in verdicts(once, twice, other, failed)]
+    assert prints[0] == prints[1] != prints[2] and prints[3] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "ends"),
+    [
+        ("```sql\nSELECT 1\n```", "SELECT 1\n", True),
+        ("```sql\nSELECT 1\n```\nIt prints\n```\n1\n```", "SELECT 1\n", True),
+        ("```sql\nSELECT 0\n```\n~~~sql\nSELECT 1\n~~~", "SELECT 1\n", True),
+        ("```sql\nSELECT 0\n```\n```sql\nSELECT", "SELECT", False),
+        ("```\nSELECT 1\n```", "SELECT 1\n", True),
+        ("<think>```sql\nSELECT 0\n```</think>SELECT 1", None, False),
+        ("```sql\nSELECT 0\n```\n```python\nx = 1\n```", "x = 1\n", True),
+        ("```python\nx = 1", "x = 1", False),
+    ],
+)
+def test_a_program_may_be_in_any_language(text: str, program: str | None, ends: bool):
+    assert (Words().program(text, None), Words().has_closed_code(text)) == (program, ends)
+
+
+@pytest.mark.parametrize(
+    ("grade", "expected"),
+    [
+        (Printed("fine"), "the status 'fine'"),
+        (Printed(None), "the status None"),  # type: ignore[arg-type]
+        (Printed("ok", score=2.0), "the score 2.0"),
+        (Printed("ok", score=float("nan")), "the score nan"),
+        (Printed("ok", score=None), "the score None"),
+        (Printed("ok", is_solved=None), "is_solved = None"),
+        (Printed("ok", None), "the error None"),  # type: ignore[arg-type]
+        (None, "is None"),
+        (Grade("ok"), "is Grade"),
+    ],
+)
+def test_a_grade_that_no_table_can_read_is_refused(grade: Any, expected: str):
+    with pytest.raises(InputError, match=expected) as caught:
+        verdicts(Printed("ok"), grade)
+    assert str(caught.value).startswith("domain printer: abcd/turn1-000/001: ")
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_each_answer_has_a_grade(n: int):
+    with pytest.raises(InputError, match=f"domain printer: .* for {n} answers"):
+        verdicts(Printed("ok"), Printed("ok"), n=n)
+
+
+def test_tasks_are_named_once_and_are_tasks(tmp_path: Path):
+    class Given(Words):
+        package = "given"
+
+        def task(self, row: Mapping[str, Any], task_id: str, where: str) -> Any:
+            return row["word"] if task_id == "text" else Word(row["word"], row["word"])
+
+    path = tmp_path / "words.jsonl"
+    for rows, expected in (
+        ('{"word": "a"}\n{"word": "a"}\n', "row 2: a row before it is called a, too"),
+        ('{"word": "a", "task_id": "text"}\n', "row 1: domain given: task gives 'a'"),
+    ):
+        path.write_text(rows)
+        with pytest.raises(InputError, match=expected):
+            list(Given().tasks_of_file(path, Counter()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ("grade = domain.Domain.grade", "lacks grade"),
+        ("feedback, first_turn = domain.Domain.feedback, domain.Domain.first_turn", "lacks first_turn, feedback"),
+        ("columns = ('share',)", "columns has 'share', but its grades have no such field"),
+        ("metrics = (Metric('a', ('score', 'shares')),)", "metrics has 'shares'"),
+        ("metrics = (Metric('a', 'hidden_right'), Metric('b', 'tokens'))", ""),
+    ],
+)
+def test_what_would_be_found_late_is_found_first(
+    changes: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    imports = "from arc_refinery.refining import domain\nfrom arc_refinery.refining.metrics import Metric\n"
+    source = f"{imports}from test_domains import Printer\nclass Domain(Printer):\n    {changes}\n"
+    name = write_package(tmp_path, monkeypatch, tmp_path.name, {"domain": source})
+    if not expected:
+        assert load_domain(name).package == name
+        return
+    with pytest.raises(ConfigError, match=f"domain {name}: .*{expected}"):
+        load_domain(name)
 
 
 # names

@@ -32,10 +32,17 @@ _OPENING = re.compile(
 def last_program(text: str, wanted: Collection[str]) -> str | None:
     """Return the program of an answer, or None without a block; `wanted` are names that it should define."""
     blocks = _blocks(text.replace("\r\n", "\n"))
-    tagged = [code for tag, code in blocks if tag in _TAGS]
-    candidates = tagged or [code for tag, code in blocks if not tag]
+    tagged = [code for tag, code, _ in blocks if tag in _TAGS]
+    candidates = tagged or [code for tag, code, _ in blocks if not tag]
     defining = (code for code in reversed(candidates) if not defined_names(code).isdisjoint(wanted))
     return next(defining, None) or next(reversed(candidates), None)
+
+
+def last_block(text: str) -> tuple[str | None, bool]:
+    """Return the code of the last block, in Python if there is one, else in a language; and whether it ends."""
+    blocks = _blocks(text.replace("\r\n", "\n"))
+    ranked = sorted(blocks, key=lambda block: (block[0] in _TAGS, bool(block[0])))  # stable: the last one is last
+    return ranked[-1][1:] if ranked else (None, False)
 
 
 def tested_program(text: str, wanted: Collection[str]) -> str | None:
@@ -60,14 +67,14 @@ def likeness(program: str, other: str) -> float:
     return SequenceMatcher(None, words, others, autojunk=False).ratio()
 
 
-def _blocks(text: str) -> list[tuple[str, str]]:
-    """Return the (lower-case tag, dedented code) of all blocks that are not blank."""
-    blocks: list[tuple[str, str]] = []
+def _blocks(text: str) -> list[tuple[str, str, bool]]:
+    """Return all blocks that are not blank: lower-case tag, dedented code, whether a fence closes it."""
+    blocks: list[tuple[str, str, bool]] = []
     start = 0
     while opening := _OPENING.search(text, start):
         code, start = _block(text, opening.end(), opening[1])
         if code.strip():
-            blocks.append((opening[2].lower(), dedent(code)))
+            blocks.append((opening[2].lower(), dedent(code), opening.end() + len(code) < start))
     return blocks
 
 

@@ -12,7 +12,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import fields, is_dataclass, make_dataclass, replace
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -24,14 +24,14 @@ import pyarrow as pa
 from pydantic import PlainValidator
 
 from arc_refinery import records
-from arc_refinery.config import Sandbox, domain_part
+from arc_refinery.config import ConfigError, Sandbox, domain_part
 from arc_refinery.config.rewards import Functions
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.config.rewards import REWARDS
+from arc_refinery.refining.config.rewards import REWARDS, Grade
 from arc_refinery.refining.parts import LeftOut
-from arc_refinery.refining.prompts import extract_code, has_closed_code, next_turn, opening
+from arc_refinery.refining.prompts import next_turn, opening, program_and_end
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
 
@@ -86,6 +86,26 @@ class Domain:
         if own.get("grade_class") and "verdict_class" not in own:
             cls.verdict_class = _with_detail(records.Verdict, own["grade_class"])
 
+    def check(self) -> None:
+        """Raise `ConfigError` for what would only be found late: members without a default, names of no column."""
+        needed = ("task_class", "first_turn", "grade", "feedback")
+        if lacking := [name for name in needed if getattr(type(self), name, None) is getattr(Domain, name, None)]:
+            raise ConfigError(f"domain {self.package}: its Domain lacks {', '.join(lacking)} (docs/development.md)")
+        record = {field.name: field.type for field in fields(self.verdict_class)}
+        detail: Any = record.get("detail")
+        if not is_dataclass(detail):
+            return
+        named = dict.fromkeys(self.columns, "columns")
+        known = {field.name for field in fields(detail)}
+        if type(self).derive is Domain.derive:  # else there may be others
+            known |= {*record, *records.Attempt.__dataclass_fields__, "shown_solved", "tokens", "tokens_unshared"}
+            for metric in self.metrics:
+                columns = [metric.columns] if isinstance(metric.columns, str) else metric.columns
+                named |= dict.fromkeys(columns, "metrics")
+        for name, member in named.items():
+            if name not in known:
+                raise ConfigError(f"domain {self.package}: {member} has {name!r}, but its grades have no such field")
+
     # Tasks
 
     def task(self, row: Mapping[str, Any], task_id: str, where: str) -> Any:
@@ -101,14 +121,15 @@ class Domain:
         stem = path.name.partition(".")[0]
         for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
             where = f"{path}: row {number}"
-            name = row_id(row, numbered(stem, number), where)
-            if name in names:
-                raise InputError(f"{where}: a row before it is called {name}, too; give each its own task_id")
-            task = self.task(row, name, where)
+            task = self.task(row, row_id(row, numbered(stem, number), where), where)
             if task is None:
                 left_out["the row gives no task"] += 1
                 continue
-            names.add(name)
+            if not isinstance(task, self.task_class):
+                raise InputError(f"{where}: domain {self.package}: task gives {task!r:.60}; expected a task")
+            if task.task_id in names:
+                raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
+            names.add(task.task_id)
             yield task
         if not names:
             raise InputError(f"{path}: no row after the first {first_row} gives a task; correct the rows")
@@ -216,11 +237,11 @@ class Domain:
 
     def program(self, text: str, subject: Any) -> str | None:
         """Return the program in an answer that is graded against the subject; None without a block of code."""
-        return extract_code(text, ())
+        return program_and_end(text)[0]
 
     def has_closed_code(self, text: str) -> bool:
         """Return whether the program in an answer has an end; that of a truncated answer has none."""
-        return has_closed_code(text)
+        return program_and_end(text)[1]
 
     @contextmanager
     def executors(self, sandbox: Sandbox, n_jobs: int) -> Iterator[tuple[Executor, ...]]:
@@ -244,10 +265,15 @@ class Domain:
         raise NotImplementedError
 
     def result(self, grade: Any, attempt: Any, task: Any) -> Result:
-        """Return what a verdict records of a grade."""
-        code = sha256((grade.code or "").encode()).hexdigest()[:16]
+        """Return what a verdict records of a grade.
+
+        The grade's own fields say what its program gave, but those named `hidden_...`; without any, the program does.
+        """
+        own = [field.name for field in fields(grade) if field.name not in Grade.__dataclass_fields__]
+        shown = repr([getattr(grade, name) for name in own if "hidden" not in name])
+        given = sha256((shown if self.grade_class and own else grade.code or "").encode()).hexdigest()[:16]
         detail = replace(grade, code="") if self.grade_class else None  # the attempt has the code
-        return Result(grade.score, grade.is_solved, code if grade.is_valid else "", detail)
+        return Result(grade.score, grade.is_solved, given if grade.is_valid else "", detail)
 
     def grade_of(self, graded: GradedAttempt) -> Any:
         """Return the grade that `feedback` reads, from a verdict."""
@@ -316,6 +342,8 @@ def load_domain(name: str) -> Domain:
     """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
     domain: Domain = domain_part(name, "domain:Domain")()
     domain.package = name
+    if isinstance(domain, Domain):
+        domain.check()
     return domain
 
 

@@ -6,13 +6,18 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
+from arc_refinery.errors import InputError
 from arc_refinery.programs import without_first_thought
 from arc_refinery.records import Attempt, Verdict
+from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining.config import Grade
 from arc_refinery.refining.domain import Answer, Domain
-from arc_refinery.sandbox import Executor
+from arc_refinery.sandbox import Executor, Status
 
+STATUSES = (NO_CODE, *map(str, Status))
 ATTEMPTS_AT_ONCE = 2000  # attempts of a shard that are in memory
 
 
@@ -29,19 +34,60 @@ def grade_attempts(
         while batch := list(islice(remaining, ATTEMPTS_AT_ONCE)):
             subjects = domain.subjects(batch, tasks)
             answers = [Answer(attempt.completion, subject) for attempt, subject in zip(batch, subjects, strict=True)]
-            with closing(grades_of(domain, answers, executors)) as grades:
+            with closing(grades_of(domain, answers, executors, [attempt.attempt_id for attempt in batch])) as grades:
                 for attempt, grade in zip(batch, grades, strict=True):
                     yield verdict_of(domain, attempt, tasks[attempt.task_id], grade)
                     progress.update()
 
 
-def grades_of(domain: Domain, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[Any, None, None]:
-    """Yield the domain's grades of answers, in order; it does not see the thoughts before them."""
-    yield from domain.grade([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
+def grades_of(
+    domain: Domain, answers: Sequence[Answer], executors: tuple[Executor, ...], names: Sequence[str]
+) -> Generator[Any, None, None]:
+    """Yield the domain's grades of answers, in order; it does not see the thoughts before them.
+
+    Raises `InputError` with the name of the answer for a grade that no record could hold.
+    """
+    grades = domain.grade([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
+    expected = f"expected one grade per answer, in order, for {len(answers)} answers"
+    if not isinstance(grades, Iterable):
+        raise InputError(f"domain {domain.package}: grade gives {grades!r:.60}; {expected}")
+    n = 0
+    for n, grade in enumerate(grades, 1):
+        if n > len(names):
+            break
+        _check_grade(domain, names[n - 1], grade)
+        yield grade
+    if n != len(names):
+        raise InputError(f"domain {domain.package}: grade gives {'more' if n > len(names) else n}; {expected}")
+
+
+def _check_grade(domain: Domain, name: str, grade: Any) -> None:
+    kind = domain.grade_class or Grade
+    if not isinstance(grade, kind):
+        raise InputError(f"domain {domain.package}: {name}: its grade is {grade!r:.60}; expected a {kind.__name__}")
+    if not isinstance(grade.error, str) or not isinstance(grade.code, str | None):
+        fault = f"the error {grade.error!r:.60} and the code {grade.code!r:.60}; expected texts"
+        raise InputError(f"domain {domain.package}: {name}: its grade has {fault}")
+    if domain.grade_class:
+        _check(domain, name, grade.status, grade.score, grade.is_solved)
+
+
+def _check(domain: Domain, name: str, status: Any, score: Any, solved: Any) -> None:
+    """Raise `InputError` unless tables, selection and rewards can read these."""
+    if status not in STATUSES:
+        fault = f"the status {status!r:.60}; expected one of {', '.join(STATUSES)}"
+    elif not isinstance(score, int | float | np.floating) or not 0 <= score <= 1:
+        fault = f"the score {score!r:.60}; expected a number from 0 to 1"
+    elif not isinstance(solved, bool | np.bool_):
+        fault = f"is_solved = {solved!r:.60}; expected True or False"
+    else:
+        return
+    raise InputError(f"domain {domain.package}: {name}: its grade has {fault}")
 
 
 def verdict_of(domain: Domain, attempt: Attempt, task: Any, grade: Any) -> Verdict:
     result = domain.result(grade, attempt, task)
+    _check(domain, attempt.attempt_id, grade.status, result.score, result.solved)
     own = {} if result.detail is None else {"detail": result.detail}
     verdict: Verdict = domain.verdict_class(
         attempt_id=attempt.attempt_id,

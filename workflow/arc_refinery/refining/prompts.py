@@ -18,7 +18,7 @@ from textwrap import dedent
 
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message, load_chat, opened_thought, without_marks
-from arc_refinery.programs import last_program
+from arc_refinery.programs import last_block, last_program
 from arc_refinery.records import Prompt
 
 _PYTHON, _END = "```python", "```"
@@ -58,6 +58,12 @@ def has_closed_code(completion: str) -> bool:
     """Return whether the first `python` block ends and is not empty, as the published `valid code` counts."""
     code, end = _first_python_block(_after_thought(completion))
     return bool(end and code.strip())
+
+
+def program_and_end(completion: str) -> tuple[str | None, bool]:
+    """Return the program in an answer in any language, and whether it ends: as published if it is a `python` block."""
+    answer = _after_thought(completion)
+    return (extract_code(answer), has_closed_code(answer)) if _PYTHON in answer else last_block(answer)
 
 
 def extract_code(completion: str, wanted: Collection[str] = ("transform",)) -> str | None:

@@ -180,7 +180,11 @@ class OnPolicyTurns:
         texts = trainer.processing_class.batch_decode(sampled, skip_special_tokens=True)
         with trainer.timed("reward"):
             answers = [episode.prompt.answer(text) for episode, text in zip(episodes, texts, strict=True)]
-            grades = list(grades_of(self.domain, answers, self.executors))
+            grades = list(
+                grades_of(
+                    self.domain, answers, self.executors, [episode.prompt.prompt.prompt_id for episode in episodes]
+                )
+            )
         for episode, answer, ids, log_probs, grade in zip(
             episodes, answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
         ):

@@ -122,13 +122,18 @@ class Scorer:
         self, prompts: Sequence[TrainingPrompt], texts: Sequence[str], completion_ids: Sequence[list[int]]
     ) -> list[ScoredAttempt]:
         answers = [prompt.answer(text) for prompt, text in zip(prompts, texts, strict=True)]
+        names = [prompt.prompt.prompt_id for prompt in prompts]
         parents: list[Any] = [None] * len(prompts)
         if self.needs_parents:
             refining = [index for index, prompt in enumerate(prompts) if prompt.parent is not None]
             earlier = [Answer(str(prompts[index].parent), prompts[index].subject) for index in refining]
-            for index, grade in zip(refining, grades_of(self.domain, earlier, self.executors), strict=True):
+            for index, grade in zip(
+                refining,
+                grades_of(self.domain, earlier, self.executors, [names[index] for index in refining]),
+                strict=True,
+            ):
                 parents[index] = grade
-        grades = grades_of(self.domain, answers, self.executors)
+        grades = grades_of(self.domain, answers, self.executors, names)
         return [
             self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent)
             for prompt, answer, ids, grade, parent in zip(

@@ -36,7 +36,7 @@ from arc_refinery.refining.domains.arc.prompts.learning import tasks_of_rows
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
-from arc_refinery.refining.prompts import extract_code
+from arc_refinery.refining.prompts import extract_code, has_closed_code
 from arc_refinery.reporting.markdown import folded_section
 from arc_refinery.sandbox import Executor, Status
 
@@ -109,6 +109,9 @@ class Domain(domain.Domain):
 
     def program(self, text: str, subject: grading.Subject) -> str | None:
         return extract_code(text)
+
+    def has_closed_code(self, text: str) -> bool:
+        return has_closed_code(text)
 
     def subject(self, prompt: Prompt) -> grading.Subject:
         return grading.Subject.of(prompt)
