@@ -1,5 +1,6 @@
 """The beginning of a model's answers on its way: prompt, completion, second turn, training."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from checkout import TINY
 from factories import ARC, first_turns, make_grid, make_task
 
 from arc_refinery.arc.tasks import Pair
-from arc_refinery.errors import InputError
+from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
 from arc_refinery.records import Attempt
 from arc_refinery.refining import attempts as attempts_module
@@ -146,9 +147,23 @@ def test_the_model_can_be_told_not_to_think(thinking: tuple[str, str]):
         Renderer(model).render(first_turn(TASK, TEMPLATE))
 
 
-def test_of_templates_with_names_the_default_one_begins_answers():
-    tokenizer = load_tokenizer(TINY)
-    tokenizer.chat_template = {"tool_use": "{{ tools }}", "default": tokenizer.chat_template}
+def test_of_templates_with_names_the_default_one_begins_answers(tmp_path: Path):
+    folder = Path(shutil.copytree(TINY, tmp_path / "named"))
+    file, settings = folder / "chat_template.jinja", json.loads((folder / "tokenizer_config.json").read_text())
+    named = {"tool_use": "{{ tools }}", "default": file.read_text()}
+    file.unlink()
+
+    def write(*names: str) -> None:
+        settings["chat_template"] = [{"name": name, "template": named[name]} for name in names]
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+    write("tool_use", "default")
+    tokenizer = load_tokenizer(str(folder))
     begin_answers(tokenizer, PREFIX, False)
     text = tokenizer.apply_chat_template(first_turn(TASK, COMPACT), tokenize=False, add_generation_prompt=True)
-    assert text.endswith("<|assistant|>" + PREFIX)
+    assert (
+        text.endswith("<|assistant|>" + PREFIX) and Renderer(str(folder)).render(first_turn(TASK, TEMPLATE))[0] == text
+    )
+    write("tool_use")
+    with pytest.raises(ModelError, match="no default"):
+        Renderer(str(folder), False)

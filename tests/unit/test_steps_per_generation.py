@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from arc_refinery.config import Guard, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
+from arc_refinery.training import grpo
 from arc_refinery.training.grpo import train_grpo
 from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.trainer import Trainer
@@ -33,12 +34,12 @@ def settings(**changes: Any) -> PolicyGradient:
     )
 
 
-def train(folder: Path, training: PolicyGradient, words: list[str]) -> list[dict[str, Any]]:
+def train(folder: Path, training: PolicyGradient, words: list[str], **optional: Any) -> list[dict[str, Any]]:
     model = ModelConfig(path=TINY, window=256)
     guard, lora = Guard(action="none"), Lora(lora_r=4, lora_alpha=16)
     places: dict[str, Any] = {"output": folder / "adapter", "work": folder / "work", "measurements": None}
     places |= {"start": None, "tensorboard": folder / "tensorboard"}
-    job = TrainingJob(model, lora, training, guard, Sandbox(), seed=0, **places)
+    job = TrainingJob(model, lora, training, guard, Sandbox(), seed=0, **places, **optional)
     train_grpo(job, Letters(words, training, 0))
     lines = [json.loads(line) for line in (folder / "adapter/training.jsonl").read_text().splitlines()]
     return [line for line in lines if "step" in line]
@@ -149,6 +150,22 @@ def test_killed_at_any_write_it_ends_with_the_same_bytes(tmp_path: Path):
         if contents(state / "adapter") != contents(whole / "adapter"):
             different.append(state.name)
     assert different == []
+
+
+def test_a_part_killed_after_its_last_checkpoint_makes_no_further_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    training = settings(steps_per_generation=1, prompts_per_step=1, gradient_accumulation_steps=1, save_steps=1)
+
+    def die(*_: Any) -> None:
+        raise TerminatedError
+
+    train(tmp_path / "whole", training, WORDS, until_step=2)
+    with monkeypatch.context() as patch, pytest.raises(TerminatedError):
+        patch.setattr(grpo, "_write", die)
+        train(tmp_path / "killed", training, WORDS, until_step=2)
+    assert (tmp_path / "killed/work/checkpoint-2").exists()
+    train(tmp_path / "killed", training, WORDS, until_step=2)
+    whole, killed = ((tmp_path / name / "adapter").glob("*.*") for name in ("whole", "killed"))
+    assert {path.name: path.read_bytes() for path in whole} == {path.name: path.read_bytes() for path in killed}
 
 
 def test_fewer_prompts_than_a_batch_needs_are_refused(tmp_path: Path):

@@ -219,7 +219,8 @@ class _OfTransformers:
         self._tokenizer = load_tokenizer(model_path)
         if self._tokenizer.chat_template is None:
             raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
-        begin_answers(self._tokenizer, "", enable_thinking)
+        with reading(_template_file(Path(self._tokenizer.name_or_path)), "correct the template", kind=ModelError):
+            begin_answers(self._tokenizer, "", enable_thinking)  # which fails if none of several is the default one
         self.marks = special_marks(self._tokenizer.added_tokens_decoder)
 
     def render(self, messages: Sequence[Message]) -> str:
