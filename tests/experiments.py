@@ -50,6 +50,7 @@ REFINING: dict[str, Changes] = {
         "arc.template_rows": {"source": "file", "path": "messages.jsonl"},
     },
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
+    "without thoughts": {"generation": {"enable_thinking": False}},
     "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
     "pass rates": {"training.select": {"min_pass_rate": 0.1, "max_pass_rate": 0.9}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},

@@ -344,7 +344,7 @@ def test_tasks_are_named_once_and_are_tasks(tmp_path: Path):
 def test_what_would_be_found_late_is_found_first(
     changes: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    imports = "from arc_refinery.refining import domain\nfrom arc_refinery.refining.metrics import Metric\n"
+    imports = "from arc_refinery.refining import domain\nfrom arc_refinery.evaluation.metrics import Metric\n"
     source = f"{imports}from test_domains import Printer\nclass Domain(Printer):\n    {changes}\n"
     name = write_package(tmp_path, monkeypatch, tmp_path.name, {"domain": source})
     if not expected:

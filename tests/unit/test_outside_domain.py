@@ -125,7 +125,7 @@ def test_the_files_of_a_template_folder_are_inputs(own_keys: str, tmp_path: Path
     for name in ("ask.txt", "more/again.txt", ".ask.swp"):
         (texts / name).write_text("text")
     assert inputs.templates(asking_with(str(texts))) == [str(texts / "ask.txt"), str(texts / "more/again.txt")]
-    assert inputs.templates(asking_with("plain")) == []  # a name that the domain knows
+    assert inputs.templates(asking_with("plain")) == inputs.templates(asking_with("x" * 300)) == []  # names
     with pytest.raises(ConfigError, match=r"model\.template.*/nope"):
         check_files(asking_with("/nope"), "mine.yaml", contents=False)
 

@@ -1,5 +1,6 @@
 """Refining experiments, and checks across the sections of their config."""
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, product
@@ -111,9 +112,8 @@ class Refining(Compared[Arm]):
     def template_files(self) -> list[str]:
         """Files of the wording: those of the folder that `model.template` is; only the domain knows a name."""
         template = self.model.template
-        if template and Path(template).is_dir():
-            return sorted(str(path) for path in Path(template).rglob("[!.]*") if path.is_file())
-        return [template] if "/" in template else []
+        files = [f"{folder}/{name}" for folder, _, names in os.walk(template) for name in names if name[0] != "."]
+        return sorted(files) or [template] * ("/" in template)
 
     @property
     def wording(self) -> dict[str, Any]:
