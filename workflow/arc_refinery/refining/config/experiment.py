@@ -112,7 +112,7 @@ class Refining(Compared[Arm]):
     def template_files(self) -> list[str]:
         """Files of the wording: those of the folder that `model.template` is; only the domain knows a name."""
         template = self.model.template
-        files = [f"{folder}/{name}" for folder, _, names in os.walk(template) for name in names if name[0] != "."]
+        files = [str(Path(folder, name)) for folder, _, names in os.walk(template) for name in names if name[0] != "."]
         return sorted(files) or [template] * ("/" in template)
 
     @property
