@@ -296,6 +296,7 @@ class Domain:
 
     # Report
 
+    language: ClassVar[str] = ""  # of the programs, as a fenced block names it
     checks: ClassVar[str] = "checks"  # what an answer is right on: "pairs", "tests"
     shown: ClassVar[str] = "shown checks"  # those that prompts show
     hidden: ClassVar[str] = "hidden checks"  # those that they do not; empty if there are none

@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 from arc_refinery import records
 from arc_refinery.config import REPORT, TUNING, Compared, Experiment, marked
+from arc_refinery.config.loading import domain_sources
+from arc_refinery.files import content_hash
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
 from arc_refinery.packages import PACKAGES, installed_versions
 from arc_refinery.reporting.markdown import markdown_table
@@ -58,9 +60,17 @@ def section(experiment: Compared[Any], folder: Path) -> list[str]:
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
         f"with the code of commit {commit()}, seeds: {named}. That file holds every key of the configuration. "
         f"Snakemake measured time and memory of each job: `logs/{name}/benchmarks/`.",
+        *_own_domain(experiment),
         _packages(experiment, folder),
         *_downloads(experiment, folder),
     ]
+
+
+def _own_domain(experiment: Experiment) -> list[str]:
+    """Return a sentence on the code of a domain of the user's own; none if the domain is built in."""
+    domain = getattr(experiment, "domain", "")
+    sources = domain_sources(domain)
+    return [f"Domain `{domain}`: modules with the hash `{content_hash(sources)}`."] if sources else []
 
 
 def _downloads(experiment: Experiment, folder: Path) -> list[str]:

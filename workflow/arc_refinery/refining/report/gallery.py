@@ -11,6 +11,7 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.config import DOMAINS
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import SOLVED
 from arc_refinery.refining.config import Arm, Refining
@@ -73,7 +74,7 @@ def section(
     all_tasks = records.read(folder / "tasks" / f"{results.name}.parquet", domain.task_class)
     tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
     rules = RULES.format(arm=arm.name, baseline=baseline.name)
-    blocks = [rules + (NEVER_SEEN.format(domain.hidden) if domain.hidden else "")]
+    blocks = [rules + (NEVER_SEEN.format(domain.hidden) if _hides(experiment) else "")]
     for title, (n, items) in classes.items():
         blocks.append(_count_sentence(title, n, len(items)))
         for item in items:
@@ -115,15 +116,15 @@ def repaired(
     blocks = [
         f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{results.name}`). The prompt "
         "of the second program shows the first one and what it gave."
-        + (f" It never sees {domain.hidden}." if domain.hidden else ""),
+        + (f" It never sees {domain.hidden}." if _hides(experiment) else ""),
         *_attempts(domain, results.name, task, shown, files, f"gallery/{results.name}-repaired.png", is_small=True),
     ]
     if max(len(program.splitlines()) for program in programs) > MAX_UNFOLDED:
         return [*blocks, programs_block(domain, first, second)]
     return [
         *blocks,
-        f"First program{_fenced(programs[0], 'python', MAX_PROGRAM)}",
-        f"Refined program{_fenced(programs[1], 'python', MAX_PROGRAM)}",
+        f"First program{_fenced(programs[0], domain.language, MAX_PROGRAM)}",
+        f"Refined program{_fenced(programs[1], domain.language, MAX_PROGRAM)}",
         folded(
             "Feedback in the prompt",
             *_shown(domain, second.prompt),
@@ -152,6 +153,11 @@ def _attempts(
     facts = [f"of the {label}, {domain.pictures.facts_in_words(task, graded)}" for label, graded in attempts.items()]
     seen = f"Task {task.task_id} of {set_name}: inputs, expected outputs, and outputs {'; '.join(facts)}"
     return [f"![{seen}]({files.add(name, partial(domain.pictures.draw, task, attempts, is_small))})"]
+
+
+def _hides(experiment: Refining) -> bool:
+    """Return whether prompts show no hidden check; whether those of a domain of one's own do, is not known."""
+    return experiment.domain in DOMAINS and bool(load_domain(experiment.domain).hidden)
 
 
 def pair_to_show(experiment: Refining) -> tuple[Arm, Arm] | None:
@@ -229,9 +235,9 @@ def programs_block(domain: Domain, first: GradedAttempt, second: GradedAttempt) 
     blocks = [
         "<details><summary>First program, feedback, refined program</summary>",
         *_shown(domain, second.prompt),
-        f"First program (turn {turn - 1}){_fenced(program_of(domain, first), 'python', MAX_PROGRAM)}",
+        f"First program (turn {turn - 1}){_fenced(program_of(domain, first), domain.language, MAX_PROGRAM)}",
         f"Feedback{_fenced(_feedback(second), 'text', MAX_FEEDBACK)}",
-        f"Refined program (turn {turn}){_fenced(program_of(domain, second), 'python', MAX_PROGRAM)}",
+        f"Refined program (turn {turn}){_fenced(program_of(domain, second), domain.language, MAX_PROGRAM)}",
         "</details>",
     ]
     return "\n\n".join(blocks)

@@ -94,12 +94,18 @@ def load_branch(domain: Domain, files: BranchFiles, task_ids: Collection[str]) -
     table = pd.concat([verdicts, sampled.reset_index(drop=True)], axis=1)  # rows match: they were checked
     completions_of_prompt = table.groupby("prompt_id")["attempt_id"].transform("size")
     return domain.derive(table.drop(columns="error")).assign(
-        error_type=table["error"].str.extract(r"^([\w.]{0,40})", expand=False),
+        error_type=_error_types(table["error"]),
         sample=table.groupby("task_id").cumcount(),
         n_calls=0,
         tokens=table["n_tokens"] + table["n_prompt_tokens"] / completions_of_prompt,
         tokens_unshared=table["n_tokens"] + table["n_prompt_tokens"],
     )
+
+
+def _error_types(errors: "pd.Series[str]") -> "pd.Series[str]":
+    """Return the type of `Type: message` or `Type (line 2)`, shortened; `error` of a message without a type."""
+    types = errors.str.extract(r"^([\w.]+)(?=:| \(line |$)", expand=False).str[:40]
+    return types.fillna("error").where(errors != "", "")
 
 
 def programs(domain: Domain, files: BranchFiles, attempt_ids: Collection[str]) -> dict[str, str]:

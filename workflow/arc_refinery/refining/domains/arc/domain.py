@@ -140,6 +140,7 @@ class Domain(domain.Domain):
 
     # Report
 
+    language = "python"
     checks, shown, hidden = "pairs", "train pairs", "test pairs"
     pictures: ClassVar = words
     has_guesses = True

@@ -130,6 +130,7 @@ class Domain(domain.Domain):
 
     # Report
 
+    language = "python"
     checks, shown, hidden = "tests", "shown tests", "hidden tests"
     outcomes = (
         "*correct*: passes all tests; *shown tests only*: passes all shown tests, not all hidden ones; *wrong*: ran, "
