@@ -237,22 +237,6 @@ def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path
     assert rows["untrained"] == ["0.0 %", "–", "43.8 % of 16"]
 
 
-def test_thoughts_and_results_are_measured_in_characters(tmp_path: Path):
-    def thinking(episode: Episode) -> Episode:
-        last = EpisodeMessage("assistant", f"<think>\n{'x' * episode.n_tokens}\n</think>\n\n#### 2")
-        return replace(episode, messages=(*episode.messages[:-1], last))
-
-    text = composed(tmp_path, experiment(tmp_path, thinking))
-    (section,) = re.findall(r"### Lengths of thoughts and results\n(.*?)\n###", text, re.DOTALL)
-    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in section.splitlines() if "|" in line]
-    # untrained: 13 x 10, 48, 20, 40 tokens, here characters; two results "2"
-    assert rows[2] == ["untrained", "thoughts", "16", f"{(13 * 10 + 48 + 20 + 40) / 16:.1f}", "10.0", "48"]
-    assert rows[3] == ["untrained", "results", "2", "1.0", "1.0", "1"]
-    # trained: 15 results "2", "malformed" (9 characters), twice "unknown_tool" (12)
-    assert rows[5] == ["trained", "results", "18", f"{(15 + 9 + 24) / 18:.1f}", "1.0", "12"]
-    assert rows[7] == ["without-tools", "results", "0", "–", "–", "–"]
-
-
 def test_each_question_is_a_row_of_a_table(results: Path):
     rows = pd.read_csv(results / "by-hand/report/sums-tasks.csv").set_index(["arm", "task_id"])
     assert len(rows) == 12
@@ -532,7 +516,7 @@ def test_equal_results_give_equal_bytes_pictures_included(tmp_path: Path, result
 
     assert contents(tmp_path) == contents(results)
     expected = {"mask.png", "mask.svg", "training-trained.png", "training-trained.svg"}
-    expected |= {f"sums-{table}.csv" for table in ("tasks", "votes", "tools", "turns", "lengths")}
+    expected |= {f"sums-{table}.csv" for table in ("tasks", "votes", "tools", "turns")}
     assert expected <= set(contents(results))
 
 

@@ -163,13 +163,31 @@ def test_snakemake_writes_its_own_report(finished: Checkout):
     assert len(page) < 1_500_000  # Chromium opens no address beyond 2 MiB, and base64 adds a third
 
 
-def test_pandas_reads_all_attempts_from_one_file(finished: Checkout):
-    attempts = pd.read_parquet(finished.folder / "results/small/attempts.parquet")
-    first = attempts[attempts["arm"] == "independent"]
-    assert first.groupby(["set", "task_id"]).size().unique() == [16]
-    metrics = pd.read_csv(finished.folder / "results/small/report/heldout-arms.csv", index_col="name")
-    rates = first[first["set"] == "heldout"].groupby("task_id")["test_is_correct"].mean()
-    assert rates.mean() == pytest.approx(metrics.loc["independent", "test_pass_rate"], rel=1e-5)
+@pytest.mark.parametrize("kind", ["refining", "tool use"])
+def test_the_figures_of_the_report_are_those_of_the_table_of_attempts(
+    kind: str, finished_once: Checkout, finished_tools_once: Checkout
+):
+    """Plain pandas gives each arm's metrics, and what each turn and its budget solve."""
+    results = (finished_once if kind == "refining" else finished_tools_once).folder / "results"
+    (path,) = results.glob("*/attempts.parquet")
+    attempts, report = pd.read_parquet(path), path.parent / "report"
+    shares = {"pass_rate": "solved", "valid outputs": "ok", "test_pass_rate": "test_is_correct"}
+    shares |= {"train_pixel_score": "train_pixel_score", "episodes that call": "is_calling"}
+    attempts["ok"] = attempts["status"] == "ok"
+    for (name, arm), rows in attempts.groupby(["set", "repetition"]):
+        tasks = list(attempts.attrs["tasks"][name])
+        of_task = rows.groupby("task_id")
+        written = pd.read_csv(report / f"{name}-arms.csv", index_col="name").loc[arm]
+        assert written["n_tasks"] == len(tasks)
+        for metric, column in shares.items():
+            if metric in written:
+                mean = of_task[column].mean().reindex(tasks, fill_value=0).mean()
+                assert written[metric] == pytest.approx(mean, rel=1e-5), metric
+        solved = of_task["solved"].any().reindex(tasks, fill_value=False)
+        assert written["solved"] == pytest.approx(solved.mean(), rel=1e-5)
+        curve = pd.read_csv(report / f"{name}-budget.csv").query("arm == @arm").iloc[-1]
+        assert curve["solved_tasks"] == solved.sum()
+        assert curve["tokens"] == pytest.approx(rows["tokens"].sum() / len(tasks), rel=1e-5)
 
 
 def test_experiments_are_set_side_by_side(finished: Checkout):

@@ -44,8 +44,8 @@ def episodes(run: Checkout, name: str, arm: str) -> list[Episode]:
 def test_a_run_ends_in_a_report_of_every_set_and_arm(finished_tools: Checkout):
     text = (finished_tools.folder / "results/tool-use-small.md").read_text()
     for name, n_questions in SETS.items():
-        assert f"## Set `{name}` ({n_questions} questions, 2 episodes each)" in text
-    assert [text.count(f"\n| `{arm}` | {adapter} | yes | ") for arm, adapter in ARMS.items()] == [len(SETS)] * 2
+        assert f"## Set `{name}` ({n_questions} tasks)" in text
+        assert all(f"\n| `{arm}` | {n_questions} | " in text for arm in ARMS)
     assert "GRPO, 3 optimizer steps" in text
     assert "<title>Experiment tool-use-small" in (finished_tools.folder / "results/tool-use-small.html").read_text()
     assert {"mask.png", "training-sft.png", "training-trained.png"} <= set(

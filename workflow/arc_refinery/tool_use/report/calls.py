@@ -1,4 +1,4 @@
-"""Report section on the episodes of a set: votes, pass rates with and without calls, tools, turns, lengths of texts.
+"""Report section on the episodes of a set: votes, pass rates with and without calls, tools, turns.
 
 Eight episodes on one question answer 9, 23, 9, nothing, 9, 23, 10, 9:
 
@@ -22,7 +22,6 @@ from arc_refinery.tool_use.config import ToolArm, ToolUse
 
 FAULTS: tuple[str, ...] = get_args(Fault)
 NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing tool
-LENGTHS = ["arm", "text", "number", "mean", "median", "longest"]
 
 
 def section(experiment: ToolUse, results: Results, files: Attachments) -> list[str]:
@@ -32,7 +31,6 @@ def section(experiment: ToolUse, results: Results, files: Attachments) -> list[s
     tables = {
         "tools": _stacked({arm: calls_by_tool(rows) for arm, rows in episodes.items()}),
         "turns": _stacked({arm: calls_by_turn(rows) for arm, rows in episodes.items()}),
-        "lengths": text_lengths(episodes),
         "votes": votes(results, episodes, has_votes=form != "mbpp"),
     }
     if form == "text":
@@ -53,10 +51,6 @@ def section(experiment: ToolUse, results: Results, files: Attachments) -> list[s
         _turns_table(tables["turns"], list(episodes)),
         f"Calls per episode that has the turn, and the number of these episodes. [As CSV]({links['turns']}).",
         *(_found_section(tables["found"], list(episodes), links["found"]) if "found" in tables else []),
-        "### Lengths of thoughts and results",
-        _lengths_table(tables["lengths"]),
-        "In characters: the thoughts of a whole episode, and each result that the model read. "
-        f"[As CSV]({links['lengths']}).",
     ]
 
 
@@ -124,20 +118,6 @@ def answers_found(episodes: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(
         [{"found": found, "episodes": len(rows), "correct": int(rows.sum())} for found, rows in right.items()]
     )
-
-
-def text_lengths(episodes: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return two rows per arm, on thoughts and on results: their number, and mean, median and maximum of characters."""
-    rows = []
-    for arm, of_arm in episodes.items():
-        lengths = {
-            "thoughts": of_arm["n_thought_chars"].tolist(),
-            "results": [n_chars for sizes in of_arm["result_chars"] for n_chars in sizes],
-        }
-        for what, values in lengths.items():
-            sizes = {"mean": np.mean(values), "median": np.median(values), "longest": max(values)} if values else {}
-            rows.append({"arm": arm, "text": what, "number": len(values), **sizes})
-    return pd.DataFrame(rows, columns=LENGTHS)
 
 
 def _stacked(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -219,11 +199,3 @@ def _found_section(table: pd.DataFrame, arms: Sequence[str], link: str) -> list[
         markdown_table(["arm", "episodes that found it", "correct of these", "correct of the others"], rows),
         f"Found: a result of a call contains the correct answer. [As CSV]({link}).",
     ]
-
-
-def _lengths_table(lengths: pd.DataFrame) -> str:
-    rows: list[list[object]] = []
-    for row in lengths.to_dict("records"):
-        sizes = [f"{row['mean']:.1f}", f"{row['median']:.1f}", f"{row['longest']:.0f}"] if row["number"] else ["–"] * 3
-        rows.append([f"`{row['arm']}`", row["text"], row["number"], *sizes])
-    return markdown_table(["arm", "", "number", "mean", "median", "longest"], rows)
