@@ -126,6 +126,14 @@ def test_tables_scroll_and_details_fold(html: str):
     assert "<details><summary>Programs</summary>\n<pre>" in html
 
 
+def test_who_hears_the_page_is_told_what_a_table_is(html: str):
+    read = Reader(html)
+    assert len(read.all("main")) == 1
+    labels = [str(division["aria-label"]) for division in read.all("div") if division.get("role") == "region"]
+    assert len(labels) == len(read.all("table")) and all(label.startswith("Table of: ") for label in labels)
+    assert all(cell["scope"] == "col" for cell in read.all("th"))
+
+
 def test_what_a_model_wrote_stays_text_and_no_script_may_run(html: str):
     assert "&lt;script&gt;alert(1)" in html
     (policy,) = [meta["content"] for meta in Reader(html).all("meta") if "http-equiv" in meta]
