@@ -191,15 +191,17 @@ def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, 
             continue
         slot, solves, prompts, cost = tasks[task_id]
         first = slot < n_first
-        numbers = _per_prompt(solves[first], prompts[first])
-        for k in range(1, budget + 1):
-            if k <= n_first:
-                solved[index, k - 1] = _solved_at_k(*numbers, k) if first.any() else 0.0
-                tokens[k - 1] += cost[first].mean() * min(k, first.sum()) if first.any() else 0.0
-            else:
+        if first.any():
+            tokens[:n_first] += cost[first].mean() * np.minimum(np.arange(1, n_first + 1), first.sum())
+        if solves[first].any():
+            numbers = _per_prompt(solves[first], prompts[first])
+            solved[index, :n_first] = [_solved_at_k(*numbers, k) for k in range(1, n_first + 1)]
+        for k in range(n_first + 1, budget + 1):
+            if k == n_first + 1 or k - 1 in slot:
                 spent = slot < k
-                solved[index, k - 1] = solves[spent].any()
-                tokens[k - 1] += cost[spent].sum()
+                is_solved, n_tokens = solves[spent].any(), cost[spent].sum()
+            solved[index, k - 1] = is_solved
+            tokens[k - 1] += n_tokens
     shares = [estimate([column]) for column in solved.T]
     return pd.DataFrame(
         {
