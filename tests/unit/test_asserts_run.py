@@ -234,6 +234,58 @@ def _passes(code: str) -> bool:
     return True
 
 
+POINT = "from dataclasses import dataclass\n@dataclass{}\nclass Point:\n    x: float\n    y: float"
+COLOR = "from enum import Enum\nclass Color(Enum):\n    BLACK = 0\n    WHITE = 1"
+
+
+@pytest.mark.parametrize(
+    ("setup", "statement", "right", "wrong"),
+    [
+        ("from datetime import date", "f(1) == date(2024, 1, 1)", "datetime.date(2024, 1, 1)", "datetime.date.min"),
+        (
+            "from datetime import datetime, timedelta, timezone",
+            "f(1) == datetime(2024, 1, 1, 5, tzinfo=timezone(timedelta(hours=1)))",
+            "datetime.datetime(2024, 1, 1, 4, tzinfo=datetime.timezone.utc)",
+            "datetime.datetime(2024, 1, 1, 5)",
+        ),
+        ("from datetime import timedelta", "f(1) == timedelta(1)", "datetime.timedelta(hours=24)", "24"),
+        ("", "f(1).hour == 4", "datetime.time(4, 30)", "datetime.time(5)"),
+        ("", "f(1).group(1) == '2'", "re.search('a(.)', 'xa2')", "re.search('a(.)', 'xa3')"),
+        ("", "f(1).span() == (0, 2)", "re.fullmatch('a|ab', 'ab')", "re.match('a|ab', 'ab')"),
+        ("", "f(1).pattern == 'a'", "re.compile('a')", "re.compile('b')"),
+        ("", "f(1).most_common(1) == [('a', 2)]", "collections.Counter('aab')", "collections.Counter('abb')"),
+        (COLOR, "f(1) == Color.WHITE", "Color.WHITE", "Color.BLACK"),
+        (COLOR, "f(1) is Color.WHITE", "Color(1)", "Color(0)"),
+        ("from enum import Enum\nC = Enum('C', 'A B')", "f(1) == [C.B]", "[C.B]", "[C.A]"),
+        ("from enum import Flag\nclass P(Flag):\n    R = 1\n    W = 2", "f(1) == P.R | P.W", "P(3)", "P(1)"),
+        (POINT.format(""), "f(1) == Point(1, 2)", "Point(1.0, 2.0)", "Point(2, 1)"),
+        (POINT.format("(frozen=True, slots=True)"), "f(1) == Point(1, 2)", "Point(1.0, 2.0)", "(1, 2)"),
+        ("from collections import namedtuple\nP = namedtuple('P', 'x y')", "f(1).x == 2", "P(2, 1)", "P(1, 2)"),
+        (f"{NODE}    def double(self): return 2 * self.v", "f(1).double() == 4", "Node(2)", "Node(3)"),
+        ("class Box(list): pass", "f(1)[0] == 2 and len(f(1)) == 1", "Box([2])", "Box([2, 3])"),
+    ],
+)
+def test_times_matches_and_instances_of_the_setups_classes_are_compared(
+    executors: Executors, setup: str, statement: str, right: str, wrong: str
+):
+    source = question("def f(n): pass", f"assert {statement}", setup=setup)
+    program = "import collections, datetime, re\ndef f(n): return {}"
+    assert verdicts(report(executors, program.format(right), source)) == [("passed", "")]
+    assert not report(executors, program.format(wrong), source).is_passed
+
+
+def test_a_class_of_the_same_name_has_the_setups_methods(executors: Executors):
+    """An answer may define the class again, but what that says about equality is not asked."""
+    source = question("def f(n): pass", "assert f(1) == Point(1, 2)", setup=POINT.format(""))
+    own = (
+        "class Point:\n    def __init__(self, x, y): self.x, self.y = x, y\n    def __eq__(self, other): return True\n"
+    )
+    assert report(executors, f"{own}def f(n): return Point(1, 2)", source).is_passed
+    assert not report(executors, f"{own}def f(n): return Point(2, 2)", source).is_passed
+    heir = "class Heir(Point):\n    def __eq__(self, other): return True\n"
+    assert not report(executors, f"{heir}def f(n): return Heir(2, 2)", source).is_passed
+
+
 def test_an_iterator_is_no_list(executors: Executors):
     source = question("def f(): return [1]", "assert f() == [1]")
     assert not report(executors, "def f(): return iter([1])", source).is_passed

@@ -176,8 +176,8 @@ def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Pat
     split(Problems(source="file", path=str(path)), parts)
     expected = {
         "no tests (empty)": 1,
-        "its own program fails a test (wrong)": 1,
-        "a hidden test equals a shown one (again)": 1,
+        "its own program fails a test (wrong): assert half(2) == 1: it is false": 1,
+        "a hidden test equals a shown one (again): assert triple(1) == 3": 1,
     }
     assert records.notes(evaluated)["problems_left_out"] == expected
     assert [records.notes(part)["problems_left_out"] for part in parts] == [expected] * 2
@@ -227,7 +227,9 @@ def test_no_row_behind_the_wanted_tasks_is_read(tmp_path: Path):
     split(Problems(source="file", path=str(path), n_tasks=2), [part])
     for file in (evaluated, part):
         assert sorted(records.texts(file, CodeTask, "task_id")) == ["add", "double"]
-        assert records.notes(file)["problems_left_out"] == {"its own program fails a test (wrong)": 1}
+        assert records.notes(file)["problems_left_out"] == {
+            "its own program fails a test (wrong): assert half(2) == 1: it is false": 1
+        }
 
 
 @pytest.mark.slow

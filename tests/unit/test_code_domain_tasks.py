@@ -209,6 +209,30 @@ def test_rows_that_cannot_be_used_are_counted_and_named(
     assert left_out.counts == Counter({why: 1})
 
 
+@pytest.mark.parametrize(
+    ("row", "detail"),
+    [
+        (OWN | {"setup": "import asyncio"}, "No module named 'asyncio'"),
+        (OWN | {"setup": "import asyncio", "reference": "def triple(n): return 3 * n"}, "No module named 'asyncio'"),
+        (OWN | {"tests": ["assert triple(1) == slice(3)"]}, "a value of type slice"),
+        (OWN | {"tests": ["assert triple(1) == 3"], "reference": "def triple(n): return slice(n)"}, "of type slice"),
+        (
+            {"prompt": "It.", "tests": ["assert triple(1).size == 3"], "reference": "def triple(n): return slice(n)"},
+            "a value of type slice",
+        ),
+    ],
+)
+def test_rows_that_no_program_could_solve_say_why(
+    tmp_path: Path, code_executors: Executors, row: dict[str, Any], detail: str
+):
+    left_out = LeftOut()
+    assert len(list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))) == 1
+    ((reason, n),) = left_out.described.items()
+    assert reason.startswith("no program could pass its tests here (mine-000001): ")
+    assert reason.endswith(detail)
+    assert n == 1
+
+
 def test_a_set_of_which_nothing_is_left_is_refused(tmp_path: Path, code_executors: Executors, wording: Golden):
     failing = MBPP | {"code": "def double(n): return 4"}
     for rows in ([failing, OWN | {"tests": []}], []):

@@ -74,7 +74,11 @@ def test_an_attempt_to_refine_is_compared_with_one_more_first_attempt(report: st
 
 
 def test_rows_that_give_no_task_are_counted_and_named(run: Checkout, report: str):
-    reasons = ["a hidden test equals a shown one (again)", "its own program fails a test (wrong)", "no tests (empty)"]
+    reasons = [
+        "a hidden test equals a shown one (again): assert triple(1) == 3",
+        "its own program fails a test (wrong): assert half(2) == 1: it is false",
+        "no tests (empty)",
+    ]
     notes = records.notes(run.folder / FOLDER / "tasks/test.parquet")
     assert notes["problems_left_out"] == dict.fromkeys(reasons, 1)
     assert all(f"| tasks of `test` | {reason} | 1 |" in report for reason in reasons)

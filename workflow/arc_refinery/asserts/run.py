@@ -19,6 +19,7 @@ from arc_refinery.asserts.split import (
     Suite,
     Unsupported,
     assigned,
+    expected_values,
     hidden_checks,
     plan,
     without_truth,
@@ -137,6 +138,25 @@ def run_asserts(
     ]
 
 
+def problems(suites: Sequence[Suite], graders: Executor) -> Iterator[str]:
+    """Yield for each suite why no program could pass it, or an empty text.
+
+    Its imports or its setup code fail, or it compares with a value that is not plain.
+    """
+    plans = [plan(suite.asserts, suite.reference) for suite in suites]
+    expected = [
+        tuple(value for check in plan.checks if isinstance(check, Check) for value in expected_values(check))
+        for plan in plans
+    ]
+    scripts = (
+        Script("", (plan.before, plan.around), values, program=2, classes=plan.classes)  # 2: errors name no line
+        for plan, values in zip(plans, expected, strict=True)
+    )
+    for outcome in graders.run(scripts):
+        not_plain = (value.error for value in outcome.values if value.kind == "not_plain")
+        yield outcome.error or next(not_plain, "")
+
+
 @dataclass(slots=True)
 class _Run:
     """One program with its outcomes in both executors."""
@@ -155,7 +175,8 @@ class _Run:
                 f"f'{{{name}!r:.{SHOWN_CHARS + 1}}}'" for name in names
             )  # no name that a program may redefine
             expressions = (*map(assigned, names, expressions), *shown)
-        return Script("", (self.plan.before, self.code or "", self.plan.after), expressions, program=1)
+        sources = (self.plan.before, self.code or "", self.plan.after)
+        return Script("", sources, expressions, program=1, classes=self.plan.classes)
 
     @property
     def comparable(self) -> list[Check]:
@@ -173,7 +194,7 @@ class _Run:
         indices = sorted({index for check in self.comparable for index in check.values})
         names = tuple((VALUE.format(index), self._all_values[index].data) for index in indices)
         expressions = tuple(f"bool({check.expression})" for check in self.comparable)
-        return Script("", (self.plan.around,), expressions, names)
+        return Script("", (self.plan.around,), expressions, names, self.plan.classes)
 
     def results(self) -> Iterator[AssertResult]:
         answers = iter(self.compared.values if self.compared is not None else ())

@@ -12,6 +12,7 @@ The candidate owns the names that the reference program defines, including redef
   `words("a b").count("a")` the candidate evaluates `words("a b")`. Chained calls such as `adder(2)(3)` are its own.
 - The whole chain from a class is the candidate's, because an instance is not plain data: `Stack().pushed(3).top()`.
 - Any other value is evaluated as it is.
+- An instance of a class that the setup code defines alone is data: the checks have the class, too.
 - What matters only as true or false is reduced to that by the candidate, because it need not be plain data:
   `assert matched("ab")` may return a `re.Match`.
 - Names that the setup code computes from classes alone (`root = Node(1)`) are instances; from functions or values,
@@ -85,6 +86,7 @@ class AssertsPlan:
     calls: tuple[str, ...]  # evaluated after it
     checks: tuple[Check | Unsupported, ...]  # one per assert
     around: str  # runs before the checks, in a process that never ran the candidate
+    classes: tuple[str, ...] = ()  # that it defines, and the candidate may have instances of
 
 
 @lru_cache(4096)
@@ -102,7 +104,8 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
     checks = [check for statement in asserts.statements for check in _checks(statement, scope, calls)]
     used_by_calls = {name for call in calls for name in _used(call)}
     known_to_reference = {name for statement in program for name in _used(statement)}
-    needed_setup = _needed(setup, used_by_calls | known_to_reference)
+    classes = {name for node in scope.own_setup if _may_be_class(node) for name in _defined(node)}
+    needed_setup = _needed(setup, used_by_calls | known_to_reference | classes)
     is_derived = any(scope.is_candidates(name) for statement in needed_setup for name in _used(statement))
     compared = {name for check in checks if isinstance(check, Check) for name in _used(check.expression)}
     return AssertsPlan(
@@ -110,8 +113,20 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
         after=_source(needed_setup if is_derived else []),
         calls=tuple(calls),
         checks=tuple(checks),
-        around=_source(_needed([*scope.library, *imports, *scope.own_setup], compared)),
+        around=_source(_needed([*scope.library, *imports, *scope.own_setup], compared | classes)),
+        classes=tuple(sorted(classes)),
     )
+
+
+def expected_values(check: Check) -> Iterator[str]:
+    """Yield the expressions that a check compares the candidate's values with."""
+    for node in ast.walk(ast.parse(check.expression, mode="eval").body):
+        if isinstance(node, ast.Compare) and all(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
+            own = [_used(ast.unparse(side)) for side in (node.left, *node.comparators)]
+            candidates = {VALUE.format(index) for index in check.values}
+            if any(names & candidates for names in own):
+                sides = zip((node.left, *node.comparators), own, strict=True)
+                yield from (ast.unparse(side) for side, names in sides if not names & candidates)
 
 
 @lru_cache(4096)
@@ -375,6 +390,15 @@ def _body(source: str) -> list[ast.stmt]:
 
 def _is_import(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _may_be_class(statement: ast.stmt) -> bool:
+    """Return whether a statement may define a class, by a call, too, as of `namedtuple`."""
+    return isinstance(statement, ast.ClassDef) or (
+        isinstance(statement, ast.Assign)
+        and isinstance(statement.value, ast.Call)
+        and any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in statement.value.args[:1])
+    )
 
 
 def _source(statements: Sequence[ast.stmt]) -> str:

@@ -264,24 +264,28 @@ def without_addresses(text: str) -> str:
 
 def run_script(script: bytes) -> Result:
     """Execute a script and evaluate its expressions; raises only MemoryError."""
-    sources, expressions, names, interactive, n_replayed, program = plain.unpack(script)
+    sources, expressions, names, interactive, n_replayed, program, classes = plain.unpack(script)
     module = ModuleType("__main__" if interactive else "program")
     sys.modules[module.__name__] = module
     printed = Printed()
     if interactive:
         sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = printed  # type: ignore[misc]
     try:
-        module.__dict__.update((name, plain.unpack(data)) for name, data in names)
+        if not classes:
+            module.__dict__.update((name, plain.unpack(data)) for name, data in names)
         for index, source in enumerate(sources):
             if index == n_replayed:
                 printed.clear()
             file = PROGRAM_FILE if program in (None, index) else _OTHER_FILE
             execute_source(source, file, module, interactive)
+        if classes:
+            known = plain.KNOWN | {name: module.__dict__.get(name) for name in classes}
+            module.__dict__.update((name, plain.unpack(data, known)) for name, data in names)
     except MemoryError:
         raise
     except BaseException as error:  # noqa: BLE001 (whatever a script raises is its result)
         return Result(Status.error, (), *describe(error), printed=printed.text())
-    values = tuple(evaluate(expression, module) for expression in expressions)
+    values = tuple(evaluate(expression, module, classes) for expression in expressions)
     return Result(Status.ok, values=values, printed=printed.text())
 
 
@@ -298,11 +302,11 @@ def execute_source(source: str, file: str, module: ModuleType, interactive: bool
             raise
 
 
-def evaluate(expression: str, module: ModuleType) -> Value:
+def evaluate(expression: str, module: ModuleType, classes: Sequence[str] = ()) -> Value:
     """Evaluate an expression; raises only MemoryError."""
     try:
         code = compile(expression, _OTHER_FILE, "eval", dont_inherit=True)
-        return Value("plain", data=plain.pack(eval(code, module.__dict__)))
+        return Value("plain", data=plain.pack(eval(code, module.__dict__), classes={*plain.KNOWN, *classes}))
     except MemoryError:
         raise
     except plain.NotPlainError as error:

@@ -51,6 +51,7 @@ class Script:
     sources: tuple[str, ...]
     expressions: tuple[str, ...] = ()
     names: tuple[tuple[str, bytes], ...] = ()  # variables defined before the first source, packed by `plain`
+    classes: tuple[str, ...] = ()  # that the sources define, whose instances are plain; `names` are then defined last
     interactive: bool = False
     n_replayed: int = 0
     cpu_seconds: float | None = None  # limit for each of the replayed sources and for the rest; None: the executor's

@@ -95,6 +95,7 @@ def encode_request(program: Program | Script, cpu_seconds: float = 0.0) -> bytes
                 program.interactive,
                 program.n_replayed,
                 program.program,
+                program.classes,
             ),
             max_bytes=2**31,
         )

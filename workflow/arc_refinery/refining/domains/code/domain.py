@@ -24,8 +24,6 @@ from arc_refinery.refining.domains.code.wording import Wording, load_wording, sa
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.sandbox import Executor, Status
 
-NAMED = 5  # rows that are named, of those left out for one reason
-
 
 class Domain(domain.Domain):
     program_rewards = REWARDS
@@ -53,12 +51,7 @@ class Domain(domain.Domain):
             try:
                 yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted)  # type: ignore[arg-type]
             finally:  # also if only the first ones are wanted
-                by_reason: dict[str, list[str]] = {}
-                for name, (reason, _) in left_out.rows.items():
-                    by_reason.setdefault(reason, []).append(name)
-                for reason, names in by_reason.items():
-                    more = ", ..." if len(names) > NAMED else ""
-                    counts[f"{reason} ({', '.join(names[:NAMED])}{more})"] = len(names)
+                counts.update(left_out.described)
 
     def same_tasks(self, sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
         return same_tasks(sets)

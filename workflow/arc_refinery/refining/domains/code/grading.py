@@ -16,12 +16,12 @@ from itertools import islice
 from pathlib import Path
 
 from arc_refinery import records
-from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, run_asserts
+from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, problems, run_asserts
 from arc_refinery.errors import InputError
 from arc_refinery.programs import after_thought, tested_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config.rewards import Grade
-from arc_refinery.refining.domains.code.tasks import FAILS, CodeTask, LeftOut, read_tasks
+from arc_refinery.refining.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOut, read_tasks
 from arc_refinery.sandbox import Executor, Status
 
 FAILURES_TO_REFINE = tuple(
@@ -83,6 +83,7 @@ class CodeGrade(Grade):
     n_hidden: int = 0
     n_hidden_passed: int = 0
     fingerprint: str = ""  # equal for programs that give the same on the shown tests; empty unless valid
+    first_failing: tuple[str, AssertResult] | None = None  # and its test, if that is shown
 
     @property
     def n_shown_passed(self) -> int:
@@ -165,17 +166,25 @@ def usable_tasks(
     n_tasks = 0
     remaining = read_tasks(path, n_shown_tests, left_out, first_row)
     while batch := list(islice(remaining, _AT_ONCE if n_wanted is None else min(_AT_ONCE, n_wanted - n_tasks))):
+        suites = [task.suite(task.shown + task.hidden) for task in batch]
+        uncheckable = list(problems(suites, executors[2]))
         references = [task.reference or None for task in batch]
-        for task, graded in zip(batch, grade_programs(references, batch, executors), strict=True):
-            if task.reference and not graded.is_solved:
-                wrong = next((test for test in graded.shown if test.outcome != AssertOutcome.passed), None)
-                detail = f"{wrong.test}: {wrong.error or wrong.outcome}" if wrong else "a hidden test"
-                left_out.rows[task.task_id] = (FAILS, detail)
+        grades = grade_programs(references, batch, executors)
+        for task, problem, graded in zip(batch, uncheckable, grades, strict=True):
+            if not problem and graded.first_failing:
+                test, result = graded.first_failing
+                if result.outcome == AssertOutcome.not_plain:
+                    problem = result.reason
+                else:
+                    left_out.rows[task.task_id] = (FAILS, f"{test}: {result.reason or result.outcome}")
+                    continue
+            if problem:
+                left_out.rows[task.task_id] = (UNCHECKABLE, problem)
             else:
                 n_tasks += 1
                 yield task
     if not n_tasks:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in left_out.counts.most_common()) or "it has no rows"
+        reasons = ", ".join(f"{n} {reason}" for reason, n in left_out.described.most_common()) or "it has no rows"
         raise InputError(f"{path}: no row gives a task: {reasons}. Correct the rows, or give another file")
 
 
@@ -183,6 +192,10 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
     stopped = next((result for result in results if not result.calls), None)
     values = [
         [(call.value.kind, call.value.data, call.value.error, call.text) for call in result.calls] for result in results
+    ]
+    outcomes = [
+        *zip(task.shown, results, strict=True),
+        *(("a hidden test", result) for result in (hidden.asserts if hidden else ())),
     ]
     return CodeGrade(
         status=str(stopped.outcome if stopped else Status.ok),
@@ -192,6 +205,7 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
         n_hidden=len(task.hidden),
         n_hidden_passed=hidden.n_passed if hidden else 0,
         fingerprint="" if stopped else hashlib.sha256(repr(values).encode()).hexdigest()[:16],
+        first_failing=next((both for both in outcomes if both[1].outcome != AssertOutcome.passed), None),
     )
 
 

@@ -48,7 +48,9 @@ UNDEFINED = "the entry point is not defined"
 UNSUPPORTED = "a test cannot be checked without trusting the program"
 SHOWN_AND_HIDDEN = "a hidden test equals a shown one"  # or makes the same calls
 FAILS = "its own program fails a test"
+UNCHECKABLE = "no program could pass its tests here"  # their setup fails, or their values cannot be compared
 
+NAMED = 5  # rows that are named, of those left out for one reason
 _DEFAULT_SHOWN = 1  # of MBPP, and of rows of one's own without `hidden_tests`
 
 
@@ -98,6 +100,19 @@ class LeftOut:
     @property
     def counts(self) -> Counter[str]:
         return Counter(reason for reason, _ in self.rows.values())
+
+    @property
+    def described(self) -> Counter[str]:
+        """Counts of reasons, each with the names of the first rows, and with the first detail."""
+        by_reason: dict[str, dict[str, str]] = {}
+        for name, (reason, detail) in self.rows.items():
+            by_reason.setdefault(reason, {})[name] = detail
+        counts: Counter[str] = Counter()
+        for reason, details in by_reason.items():
+            names = ", ".join([*details][:NAMED]) + (", ..." if len(details) > NAMED else "")
+            detail = next((f": {detail:.200}" for detail in details.values() if detail), "")
+            counts[f"{reason} ({names}){detail}"] = len(details)
+        return counts
 
 
 class _UnusableError(Exception):
