@@ -142,6 +142,16 @@ def test_verdicts(executors: Executors, program: str | None, expected: list[tupl
             "def up(n): return iter(range(n))",
             "def up(n): return iter([n])",
         ),
+        (
+            question(
+                "def up():\n    n = 0\n    while True:\n        yield n\n        n += 2",
+                "assert next(up()) == 0",
+                "assert list(islice(up(), 3)) == [0, 2, 4]",
+                imports=("from itertools import islice",),
+            ),
+            "import itertools\ndef up(): return itertools.count(0, 2)",
+            "import itertools\ndef up(): return itertools.count(0, 3)",
+        ),
         # identity of constants, truth, sets, nested data
         (question("def f(x): return None", "assert f(1) is None"), "def f(x): pass", "def f(x): return 0"),
         (

@@ -37,6 +37,8 @@ def check(statement: str, program: str = PROGRAM, setup: str = "") -> tuple[tupl
         ("assert (f(1) or 2) == 2", ("f(1)",), "(v0 or 2) == 2"),
         ("assert set(f(1)) == set([1])", ("f(1)",), "set(v0) == set([1])"),
         ("assert math.isclose(f(1)[0], 1.0)", ("f(1)",), "math.isclose(v0[0], 1.0)"),
+        ("assert next(f(1)) == 1", ("next(f(1))",), "v0 == 1"),
+        ("assert next(f(1), 2) == 2", ("f(1)",), "next(v0, 2) == 2"),  # an argument may be what is expected
         ("assert f(1).count(1) == 1", ("f(1)",), "v0.count(1) == 1"),
         ("assert f(f(1)) == [[1]]", ("f(f(1))",), "v0 == [[1]]"),
         ("assert f(1)(2) == 3", ("f(1)(2)",), "v0 == 3"),

@@ -13,6 +13,7 @@ The candidate owns the names that the reference program defines, including redef
 - The whole chain from a class is the candidate's, because an instance is not plain data: `Stack().pushed(3).top()`.
 - Any other value is evaluated as it is.
 - An instance of a class that the setup code defines alone is data: the checks have the class, too.
+- `next` and `islice` of such a call are the candidate's, too, because its iterator may be endless.
 - What matters only as true or false is reduced to that by the candidate, because it need not be plain data:
   `assert matched("ab")` may return a `re.Match`.
 - Names that the setup code computes from classes alone (`root = Node(1)`) are instances; from functions or values,
@@ -60,6 +61,7 @@ class Suite:
     asserts: Asserts
     reference: str
     text: str = ""  # as the model reads it
+    provided: str = ""  # code that runs before a candidate's program, whose definitions replace this one's
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ class _Scope:
                 self.instances |= _defined(node)
             else:
                 self.values |= _defined(node)
+        self.is_open = any(map(_is_star, (*self.library, *imports)))  # a star import may define any name
         self.names = _BUILTINS.union(*(_defined(node) for node in (*self.library, *imports, *self.own_setup)))
 
     def is_candidates(self, name: str) -> bool:
@@ -246,6 +249,8 @@ class _Split(ast.NodeTransformer):
     def visit(self, node: ast.AST) -> Any:
         scope, links = self.scope, _chain(node)
         root = _root(links)
+        if self._takes_items(node):
+            return self._taken(node)
         if not scope.is_candidates(root):
             return super().visit(node)
         if root in self.local:
@@ -259,6 +264,27 @@ class _Split(ast.NodeTransformer):
         if all(isinstance(link, ast.Call) for link in links[1:]):
             return self._taken(node)
         return super().visit(node)
+
+    def _takes_items(self, node: ast.AST) -> bool:
+        """Return whether this takes a number of items of an iterator that a call gives, as `next` does."""
+        match node:
+            case ast.Call(func=ast.Name(id="next"), args=[first], keywords=[]):
+                numbers: list[ast.expr] = []
+            case ast.Call(
+                func=ast.Name(id="islice") | ast.Attribute(value=ast.Name(id="itertools"), attr="islice"),
+                args=[first, *numbers],
+                keywords=[],
+            ):
+                pass
+            case _:
+                return False
+        links = _chain(first)
+        return (
+            len(links) > 1
+            and _root(links) in self.scope.functions
+            and all(isinstance(call, ast.Call) for call in links[1:])
+            and all(isinstance(number, ast.Constant) for number in numbers)
+        )
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> Any:
         raise _UnsupportedError("an assignment inside an assert")
@@ -276,7 +302,7 @@ class _Split(ast.NodeTransformer):
         self._require(_used(expression) - {VALUE.format(self.first + index) for index in range(len(self.calls))})
 
     def _require(self, names: set[str]) -> None:
-        if unknown := names - self.scope.names:
+        if not self.scope.is_open and (unknown := names - self.scope.names):
             raise _UnsupportedError(f"neither the reference nor the imports define {', '.join(sorted(unknown))}")
 
 
@@ -299,7 +325,7 @@ def _needed(statements: Sequence[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
     while not wanted <= names:
         names |= wanted
         # A statement that defines nothing affects the names that it uses.
-        needed = [node for node in statements if not names.isdisjoint(_defined(node) or _used(node))]
+        needed = [node for node in statements if _is_star(node) or not names.isdisjoint(_defined(node) or _used(node))]
         wanted = {name for node in needed for name in _used(node)}
     return needed
 
@@ -390,6 +416,10 @@ def _body(source: str) -> list[ast.stmt]:
 
 def _is_import(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Import | ast.ImportFrom)
+
+
+def _is_star(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
 
 
 def _may_be_class(statement: ast.stmt) -> bool:
