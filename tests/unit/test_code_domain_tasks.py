@@ -133,6 +133,169 @@ def test_a_call_in_the_words_of_a_docstring_is_not_hidden(tmp_path: Path):
     assert task.hidden == ("assert largest([1, 3]) == 3", "assert largest(numbers) == 9")
 
 
+TRIPLE = {
+    "task_id": "t",
+    "prompt": 'def triple(n):\n    """Three times n.\n    >>> triple(2)\n    6\n    """\n',
+    "canonical_solution": "    return 3 * n\n",
+    "entry_point": "triple",
+    "test": "def check(candidate):\n    assert candidate(2) == 6\n    assert candidate(5) == 15\n",
+}
+CHECK = "def check(candidate):\n    "
+LOOP = CHECK + "inputs = [[2], [5]]\n    results = [6, 15]\n    for i, (inp, exp) in enumerate(zip(inputs, results)):\n"
+HELPER = "def assertion(out, exp, atol):\n    assert out == exp\n"
+FIVE = ["assert triple(5) == 15"]
+METHOD = ["assert Solution().triple(n=5) == 15"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "hidden"),
+    [
+        ({"test": f"{TRIPLE['test']}\ncheck(triple)\n"}, FIVE),
+        ({"test": f"{TRIPLE['test'].replace('candidate', 'triple')}\ncheck(triple)\n", "entry_point": None}, FIVE),
+        ({"canonical_solution": None}, FIVE),
+        ({"canonical_solution": "\n"}, FIVE),
+        ({"test": f"{LOOP}        assert candidate(*inp) == exp"}, FIVE),
+        (
+            {"test": f"{HELPER}{LOOP}        assertion(candidate(*inp), exp, 0)"},
+            ["assert assertion(triple(5), 15, 0) is None"],
+        ),
+        ({"test": f"CASES = {{5: 15}}\n{CHECK}for x, y in CASES.items():\n        assert candidate(x) == y"}, FIVE),
+        ({"test": f"{CHECK}for x in rows():\n        assert candidate(x) == 15"}, None),  # not an assert
+        ({"test": f"{TRIPLE['test']}    print('ok')\n    return True\n"}, FIVE),
+        (
+            {
+                "prompt": "import math\nZERO = 0\nclass Solution:\n    def triple(self, n):\n        ",
+                "canonical_solution": "return 3 * n + ZERO",
+                "entry_point": "Solution().triple",
+                "test": f"{CHECK}assert candidate(n = 2) == 6\n    assert candidate(n = 5) == 15",
+            },
+            METHOD,
+        ),
+        (
+            {
+                "prompt": "from math import *\nclass Node: pass\n",
+                "canonical_solution": None,
+                "completion": "class Solution:\n    def triple(self, n):\n        return floor(3.0 * n)",
+                "problem_description": "Triple it.",
+                "starter_code": "class Solution:\n    def triple(self, n):\n        ",
+                "entry_point": "Solution().triple",
+                "test": f"{CHECK}assert candidate(n = 2) == 6\n    assert candidate(n = 5) == 15",
+            },
+            METHOD,
+        ),
+    ],
+)
+def test_other_rows_in_the_form_of_humaneval(
+    tmp_path: Path, code_executors: Executors, changes: dict[str, Any], hidden: list[str] | None
+):
+    row = {key: value for key, value in (TRIPLE | changes).items() if value is not None}
+    left_out = LeftOut()
+    tasks = list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))[:-1]
+    assert [list(task.hidden) or list(task.shown) for task in tasks] == ([hidden] if hidden else []), left_out.described
+
+
+def test_what_a_prompt_defines_before_the_entry_point_is_setup(tmp_path: Path):
+    row = TRIPLE | {"prompt": f"import math\ndef add(a, b):\n    return a + b\n\n{TRIPLE['prompt']}"}
+    task = only(tmp_path, row | {"canonical_solution": "    return add(n, 2 * n)\n"})
+    assert (task.names, task.imports, task.setup) == (
+        ("triple",),
+        ("import math",),
+        "def add(a, b):\n    return a + b",
+    )
+    assert task.reference == f"{TRIPLE['prompt']}    return add(n, 2 * n)"
+
+
+@pytest.mark.parametrize("test", [TRIPLE["test"], "x = 1"])
+def test_a_row_without_a_name_to_call_is_an_error(tmp_path: Path, test: str):
+    row = {key: value for key, value in TRIPLE.items() if key != "entry_point"} | {"test": test}
+    with pytest.raises(InputError, match=r"mine\.jsonl: row 1: field 'entry_point' is missing"):
+        read(tmp_path, row)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "detail"),
+    [
+        (
+            {"prompt": "p", "entry_point": "f", "base_input": [[1]], "plus_input": [[2]]},
+            "no tests",
+            "tests is missing; the row has prompt, entry_point, base_input, plus_input",
+        ),
+        ({"prompt": "p", "test_cases": ["f(1)"]}, "no tests", "tests is missing; the row has prompt, test_cases"),
+        (
+            {"prompt": "p", "tests": ["x = f(2)\nassert x == 3"]},
+            "a test is not an assert",
+            "x = f(2); expected asserts, behind imports and names of literals",
+        ),
+    ],
+)
+def test_what_a_row_lacks_is_said(tmp_path: Path, row: dict[str, Any], reason: str, detail: str):
+    tasks, left_out = read(tmp_path, row)
+    assert (tasks, left_out.rows) == ([], {"mine-000001": (reason, detail)})
+
+
+def test_the_suite_of_mbpp_plus_is_not_used_which_the_log_says(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    only(tmp_path, MBPP | {"test": "assert double(9) == 18"})
+    assert "field 'test' of 1 rows is not used" in caplog.text
+
+
+def test_names_of_literals_and_imports_before_an_assert_are_a_part_of_it(tmp_path: Path):
+    tests = ["x = [1, 2]\nassert total(x) == 3", "from math import isclose\nassert isclose(total([2]), 2)"]
+    task = only(tmp_path, {"prompt": "Add.", "tests": tests}, n_shown=2)
+    assert task.shown == ("assert total([1, 2]) == 3", "assert isclose(total([2]), 2)")
+    assert task.imports == ("from math import isclose",)
+
+
+def test_endless_iterators_of_equal_calls_are_two_tests(tmp_path: Path, code_executors: Executors):
+    code = "def evens():\n    n = 0\n    while True:\n        yield n\n        n += 2"
+    tests = ["assert list(islice(evens(), 3)) == [0, 2, 4]", "assert next(evens()) == 0"]
+    row = {"prompt": "Evens.", "setup": "from itertools import islice", "tests": tests, "reference": code}
+    (task,) = usable_tasks(written(tmp_path, row), None, code_executors, LeftOut())
+    assert (task.shown, task.hidden) == ((tests[0],), (tests[1],))
+
+
+IMPORT = 'from typing import List\n\ndef biggest(xs: List[int]) -> int:\n    """Largest."""'
+HELP = 'def is_even(n): return n % 2 == 0\n\ndef evens(xs):\n    """Even numbers."""'
+EVENS = "assert evens([1, 2, 4]) == [2, 4]"
+
+
+@pytest.mark.parametrize(
+    ("starter", "test", "code", "is_right"),
+    [
+        (IMPORT, "assert biggest([1, 3]) == 3", "def biggest(xs: List[int]) -> int:\n    return max(xs)", True),
+        (HELP, EVENS, "def evens(xs):\n    return [x for x in xs if is_even(x)]", True),
+        (HELP, EVENS, "    return [x for x in xs if is_even(x)]", True),
+        (
+            HELP,
+            EVENS,
+            "    found = []\n    for x in xs:\n        if is_even(x): found.append(x)\n    return found",
+            True,
+        ),
+        (HELP, EVENS, "def is_even(n): return n == 4\ndef evens(xs): return [x for x in xs if is_even(x)]", False),
+        (HELP, EVENS, "def odds(xs): return xs", False),
+        (HELP, EVENS, "print(is_even(2))", False),
+        ("LIMIT = 3\ndef low(xs):", "assert low([1, 5]) == [1]", "return [x for x in xs if x < LIMIT]", True),
+        (
+            'class Pair:\n    def both(self, a, b):\n        """Add."""\n',
+            "assert Pair().both(1, 2) == 3",
+            "        return a + b",
+            True,
+        ),
+    ],
+)
+def test_a_program_has_what_its_starter_gives(
+    tmp_path: Path, code_executors: Executors, starter: str, test: str, code: str, is_right: bool
+):
+    task = only(tmp_path, {"prompt": "Complete it.", "starter": starter, "tests": [test]})
+    (graded,) = grade([(f"```python\n{code}\n```", task)], code_executors)
+    assert graded.is_solved == is_right, graded
+
+
+def test_the_beginning_of_a_starter_is_not_a_program(tmp_path: Path, code_executors: Executors):
+    task = only(tmp_path, {"prompt": "Complete it.", "starter": HELP, "tests": [EVENS]})
+    (graded,) = grade([("```python\ndef odds(xs): return xs\n```", task)], code_executors)
+    assert graded.shown[0].error == "NameError: name 'evens' is not defined"
+
+
 def test_equal_hidden_tests_count_once(tmp_path: Path):
     task = only(tmp_path, OWN | {"hidden_tests": ["assert triple(0) == 0"] * 2})
     assert task.hidden == ("assert triple(0) == 0",)
@@ -179,7 +342,10 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
         (MBPP | {"test_list": ["x = double(2)\nassert x == 4"]}, "a test is not an assert"),
         (
             HUMANEVAL
-            | {"prompt": "def largest(xs):\n", "test": "def check(f):\n    for n in [1]:\n        assert f([n]) == n"},
+            | {
+                "prompt": "def largest(xs):\n",
+                "test": "def check(f):\n    for n in f([1]):\n        assert f([n]) == n",
+            },
             "a test is not an assert",
         ),
         (MBPP | {"code": "def twice(n): return 2 * n"}, "the entry point is not defined"),

@@ -117,7 +117,7 @@ def run_asserts(
             "programs and comparisons need an executor each: a server's children can find what it has read"
         )
     runs = [
-        _Run(code, plan(suite.asserts, suite.reference), with_texts)
+        _Run(code, plan(suite.asserts, suite.reference), suite.provided, with_texts)
         for code, suite in zip(programs, suites, strict=True)
     ]
     executed = [run for run in runs if run.code is not None and run.plan.calls]
@@ -141,7 +141,7 @@ def run_asserts(
 def problems(suites: Sequence[Suite], graders: Executor) -> Iterator[str]:
     """Yield for each suite why no program could pass it, or an empty text.
 
-    Its imports or its setup code fail, or it compares with a value that is not plain.
+    What it imports, defines or provides fails, or it compares with a value that is not plain.
     """
     plans = [plan(suite.asserts, suite.reference) for suite in suites]
     expected = [
@@ -149,8 +149,8 @@ def problems(suites: Sequence[Suite], graders: Executor) -> Iterator[str]:
         for plan in plans
     ]
     scripts = (
-        Script("", (plan.before, plan.around), values, program=2, classes=plan.classes)  # 2: errors name no line
-        for plan, values in zip(plans, expected, strict=True)
+        Script("", (plan.before, suite.provided, plan.around), values, program=3, classes=plan.classes)  # 3: none
+        for suite, plan, values in zip(suites, plans, expected, strict=True)
     )
     for outcome in graders.run(scripts):
         not_plain = (value.error for value in outcome.values if value.kind == "not_plain")
@@ -163,6 +163,7 @@ class _Run:
 
     code: str | None
     plan: AssertsPlan
+    provided: str
     with_texts: bool
     called: Outcome | None = None
     compared: Outcome | None = None
@@ -175,8 +176,8 @@ class _Run:
                 f"f'{{{name}!r:.{SHOWN_CHARS + 1}}}'" for name in names
             )  # no name that a program may redefine
             expressions = (*map(assigned, names, expressions), *shown)
-        sources = (self.plan.before, self.code or "", self.plan.after)
-        return Script("", sources, expressions, program=1, classes=self.plan.classes)
+        sources = (self.plan.before, self.provided, self.code or "", self.plan.after)
+        return Script("", sources, expressions, program=2, classes=self.plan.classes)
 
     @property
     def comparable(self) -> list[Check]:

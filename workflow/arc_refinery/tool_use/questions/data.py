@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.asserts.rows import mbpp_row
+from arc_refinery.asserts.rows import TEST_IS_UNUSED, mbpp_row
 from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
@@ -34,7 +34,7 @@ _UNUSED_FIELDS: dict[Form, tuple[str, ...]] = {
     "text": ("choices", "options", "context", "passage", "aliases"),
 }
 _WHY = {
-    "test": "answers are graded by test_list and challenge_test_list only; add its asserts there",
+    "test": TEST_IS_UNUSED,
     "choices": "the question does not show the choices; add them to its text",
     "options": "the question does not show the options; add them to its text",
     "context": "the question does not show it; add it to its text",

@@ -6,9 +6,12 @@ A row of MBPP (text, code, test_list, ...), and its task with one shown test:
      "test_list": ["assert double(2) == 4", "assert double(-3) == -6"]}
     task    mbpp-2, names ("double",), shown ("assert double(2) == 4",), hidden ("assert double(-3) == -6",)
 
-HumanEval   `prompt`, a program without its end, `canonical_solution`, its end, `entry_point`, and `test`, a function
-            `check(candidate)`. Its asserts are hidden; shown are the examples behind `>>>` in the docstring, without
-            any the asserts whose calls the docstring has, without any the first assert.
+HumanEval   `prompt`, a program without its end, `test`, a function `check(candidate)`, optionally
+            `canonical_solution`, the program's end, and `entry_point`. Its asserts are hidden, also those in loops over
+            literals; shown are the examples behind `>>>` in the docstring, without any the asserts whose calls the
+            docstring has, without any the first assert. What the prompt defines before the entry point is setup.
+LeetCode    as HumanEval, with an entry point `Solution().name`, and a prompt that may have only what is given: then
+            `problem_description` or `query` is the text, `starter_code` follows the prompt, `completion` is the program
 Own rows    `prompt` and `tests`, a list of asserts; optionally `hidden_tests`, `setup`, code that the tests need,
             `starter`, code that the prompt shows, `reference` (or `code`), a program that passes all tests, `task_id`
 
@@ -16,15 +19,20 @@ A row of another shape is an error. One whose tests cannot decide is left out, a
 """
 
 import ast
+import builtins
+import contextlib
+import copy
 import doctest
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import lru_cache
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, ClassVar
 
-from arc_refinery.asserts.rows import Identity, KnownTasks, mbpp_row
+from arc_refinery.asserts.rows import TEST_IS_UNUSED, Identity, KnownTasks, mbpp_row
 from arc_refinery.asserts.split import (
     Asserts,
     Check,
@@ -50,7 +58,10 @@ SHOWN_AND_HIDDEN = "a hidden test equals a shown one"  # or makes the same calls
 FAILS = "its own program fails a test"
 UNCHECKABLE = "no program could pass its tests here"  # their setup fails, or their values cannot be compared
 
+logger = logging.getLogger(__name__)
+
 NAMED = 5  # rows that are named, of those left out for one reason
+_MAX_ITEMS = 10_000  # values of a loop in a function `check`
 _DEFAULT_SHOWN = 1  # of MBPP, and of rows of one's own without `hidden_tests`
 
 
@@ -78,6 +89,7 @@ class CodeTask:
         return Suite(
             Asserts(tuple(statements), self.imports, self.setup),
             code or "\n".join(map(_stub, self.names)),
+            provided=provided(self.starter, self.names),
         )
 
     @property
@@ -126,17 +138,25 @@ def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut, first_r
     """
     stem = Path(path.name.removesuffix(".gz")).stem
     names: set[str] = set()
-    for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
-        where = f"{path}: row {number}"
-        task = _task_of(row, numbered(stem, number), where, n_shown_tests)
-        if task.task_id in names:
-            raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
-        names.add(task.task_id)
-        try:
-            yield _checked(replace(task, origin=stem))
-        except _UnusableError as unusable:
-            reason, detail = unusable.args
-            left_out.rows[task.task_id] = (reason, detail)
+    n_unused = 0
+    try:
+        for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
+            where = f"{path}: row {number}"
+            task = _task_of(row, numbered(stem, number), where, n_shown_tests)
+            if task.task_id in names:
+                raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
+            names.add(task.task_id)
+            n_unused += "test_list" in row and bool(row.get("test"))
+            try:
+                if not (task.shown or task.hidden or "test" in row or row.get("tests") is not None):
+                    raise _UnusableError(NO_TESTS, f"tests is missing; the row has {', '.join(map(str, row))}")
+                yield _checked(replace(task, origin=stem))
+            except _UnusableError as unusable:
+                reason, detail = unusable.args
+                left_out.rows[task.task_id] = (reason, detail)
+    finally:  # also if the caller takes only the first tasks
+        if n_unused:
+            logger.warning("%s: field 'test' of %d rows is not used: %s", path, n_unused, TEST_IS_UNUSED)
 
 
 def same_tasks(sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
@@ -171,7 +191,7 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
         )
     if isinstance(row, dict) and isinstance(name_of_row := row.get("task_id"), str):
         row = row | {"task_id": name_of_row.replace("/", "-")}
-    if {"entry_point", "test"} <= fields:
+    if "test" in fields and "tests" not in fields:
         return _humaneval_task(row, name, where, n_shown)
     if "prompt" not in fields:
         found = f"the fields {', '.join(sorted(map(str, fields)))}" if fields else in_words(row)
@@ -204,25 +224,49 @@ def _optional(row: Any, field: str, where: str) -> str:
 
 
 def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
-    prompt, test, entry = (text_field(row, field, where) for field in ("prompt", "test", "entry_point"))
-    reference = prompt + _optional(row, "canonical_solution", where)
-    program = parsed(reference) or ast.Module([], [])
-    check = _Check(test, entry)
-    imports = [ast.unparse(node) for node in program.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    tests = Asserts(tuple(check.tests), (*imports, *check.imports), "\n".join(check.setup))
-    shown = _examples(program, entry) if check.tests else []
+    prompt, test = text_field(row, "prompt", where), text_field(row, "test", where)
+    check = _Check(test, _optional(row, "entry_point", where), where)
+    entry, root = check.entry, check.root
+    text, starter = "", prompt.strip("\n")
+    if root not in defined_names(_source(completed(starter))):  # it has only what is given
+        meta = row["meta"] if isinstance(row.get("meta"), dict) else {}
+        text = next(filter(None, (_optional(row, key, where) for key in ("problem_description", "query"))), "")
+        text = text.strip() or _optional(meta, "query", where).strip()
+        code = _optional(row, "starter_code", where) or _optional(meta, "lang_code", where)
+        starter = f"{starter}\n\n{code}".strip("\n")
+    beginning = completed(starter)
+    solutions = (_optional(row, key, where) for key in ("canonical_solution", "completion"))
+    solution = next(filter(str.strip, solutions), "")
+    reference = solution if root in defined_names(solution) else solution and prompt + solution
+    helpers = _before(beginning, root)
+    first = next((node for node in (beginning.body if beginning else ()) if root in _names(node)), None)
+    if helpers and first and reference != solution:
+        line = min(item.lineno for item in (first, *getattr(first, "decorator_list", ())))
+        reference = "\n".join(reference.strip("\n").split("\n")[line - 1 :])
+    program = parsed(reference or starter) or beginning or ast.Module([], [])
+    imports = [
+        ast.unparse(node)
+        for tree in filter(None, (beginning, program))
+        for node in tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    imports = [*dict.fromkeys([*imports, *check.imports])]
+    own_setup = needed_setup(Asserts(tuple(check.tests), setup="\n".join(check.setup)))
+    setup = "\n".join(filter(None, [*map(ast.unparse, helpers), own_setup]))
+    tests = Asserts(tuple(check.tests), tuple(imports), setup)
+    shown = _examples(program, entry, root) if check.tests else []
     if not shown:
-        hidden = hidden_checks(Suite(tests, reference, prompt))
+        hidden = hidden_checks(Suite(tests, reference or _stub(root), prompt))
         shown = [test for test, is_hidden in zip(check.tests, hidden, strict=True) if not is_hidden] or check.tests[:1]
     task = CodeTask(
         task_id=row_id(row, name, where),
-        text="",
-        names=(entry,),
+        text=text,
+        names=(root,),
         shown=tuple(shown),
         hidden=tuple(dict.fromkeys(check.tests)),
         imports=tests.imports,
         setup=tests.setup,
-        starter=prompt.strip("\n"),
+        starter=starter,
         reference=reference,
     )
     # most functions `check` repeat examples of the docstring, which the starter shows whatever `n_shown` is
@@ -248,42 +292,130 @@ def _repeats_shown(task: CodeTask) -> list[bool]:
 
 
 class _Check(ast.NodeTransformer):
-    """Reads the statements of a function `check(candidate)`, with the entry point's name for `candidate`."""
+    """Reads the statements of a function `check(candidate)`, with the entry point for `candidate`.
 
-    def __init__(self, source: str, entry: str) -> None:
+    A loop over literals is one test for each of its values. A call of a function of the test's own that checks
+    the candidate, `assertion(candidate(2), 6)`, is an assert: it raises or returns None.
+    """
+
+    def __init__(self, source: str, entry: str, where: str) -> None:
         self.tests: list[str] = []
         self.imports: list[str] = []
         self.setup: list[str] = []
-        module = parsed(source)
-        self._entry, self._candidate = entry, ""
-        body: list[ast.stmt] = []
-        for node in module.body if module else ():
-            if isinstance(node, ast.FunctionDef) and node.name == "check" and len(node.args.args) == 1:
-                self._candidate, body = node.args.args[0].arg, node.body
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                self.imports.append(ast.unparse(node))
-            elif not isinstance(node, ast.Assign):  # metadata
-                self.setup.append(ast.unparse(node))
-        for node in body:
-            match self.visit(node):
+        body = (parsed(source) or ast.Module([], [])).body
+        check = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check" and n.args.args), None)
+        self._candidate = check.args.args[0].arg if check else ""
+        calls = [call for node in body if (call := _call_of(node, "check"))]
+        names = [call.args[0].id for call in calls if call.args and isinstance(call.args[0], ast.Name)]
+        own_name = "" if self._candidate == "candidate" else self._candidate
+        self.entry = entry.strip() or next(iter(names), own_name)
+        if not self.entry:
+            raise InputError(f"{where}: field 'entry_point' is missing; expected the name of the function to write")
+        try:
+            self._target = ast.parse(self.entry, mode="eval").body
+        except UNREADABLE:
+            self._target = ast.Constant(None)
+        self.root = next((node.id for node in ast.walk(self._target) if isinstance(node, ast.Name)), "")
+        if not self.root:
+            raise InputError(f"{where}: field 'entry_point' is {entry!r:.60}; expected the name of a function")
+        self._values: dict[str, Any] = {}  # of names of literals
+        self._bound: dict[str, Any] = {}  # of the variables of loops
+        self._read([node for node in body if node is not check and not _call_of(node, "check")])
+        self._read(check.body if check else [])
+
+    def _read(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            is_test = any(isinstance(node, ast.Name) and node.id == self._candidate for node in ast.walk(statement))
+            match statement:
+                case ast.Return():
+                    return
                 case ast.Pass() | ast.Assert(test=ast.Constant()) | ast.Expr(value=ast.Constant() | ast.Name()):
                     pass  # checks nothing
-                case ast.Assert(test=condition):
-                    self.tests.append(ast.unparse(ast.Assert(condition, None)))
-                case ast.Import() | ast.ImportFrom() as statement:
+                case ast.Import() | ast.ImportFrom():
                     self.imports.append(ast.unparse(statement))
-                case ast.Assign() | ast.AnnAssign() | ast.FunctionDef() as statement:
+                case ast.For(target=target, iter=values, body=body, orelse=[]) if is_test:
+                    self._read_loop(statement, target, values, body)
+                case ast.Assert(test=condition):
+                    self.tests.append(ast.unparse(ast.Assert(self.visit(condition), None)))
+                case ast.Expr(value=ast.Call(func=ast.Name()) as call) if is_test:
+                    self.tests.append(f"assert {ast.unparse(self.visit(call))} is None")
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if not self._bound:
+                    with contextlib.suppress(*UNREADABLE, TypeError):
+                        self._values[name] = ast.literal_eval(value)
+                    self.setup.append(ast.unparse(self.visit(statement)))
+                case ast.Assign() | ast.AnnAssign() | ast.FunctionDef() if not self._bound:
+                    self.setup.append(ast.unparse(self.visit(statement)))
+                case _ if not is_test and not self._bound:
                     self.setup.append(ast.unparse(statement))
-                case other:
-                    self.tests.append(ast.unparse(other))  # refused later: not an assert
+                case _:
+                    self.tests.append(ast.unparse(self.visit(statement)))  # refused later: not an assert
 
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        return ast.Name(self._entry, node.ctx) if node.id == self._candidate else node
+    def _read_loop(self, loop: ast.For, target: ast.expr, values: ast.expr, body: Sequence[ast.stmt]) -> None:
+        outer = self._bound
+        try:
+            items = list(islice(self._evaluated(values), _MAX_ITEMS + 1))
+            bound = [dict(_assigned(target, item)) for item in items]
+            if len(items) > _MAX_ITEMS:
+                raise ValueError("too many")
+        except (*UNREADABLE, TypeError, LookupError):
+            self.tests.append(ast.unparse(self.visit(loop)))
+            return
+        for variables in bound:
+            self._bound = outer | variables
+            self._read(copy.deepcopy(body))
+        self._bound = outer
+
+    def _evaluated(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name) if name in self._bound or name in self._values:
+                return self._bound.get(name, self._values.get(name))
+            case ast.Call(func=ast.Name(id="zip" | "enumerate" | "range" | "reversed" as name), args=args, keywords=[]):
+                return getattr(builtins, name)(*map(self._evaluated, args))
+            case ast.Call(func=ast.Attribute(value=inner, attr="items"), args=[], keywords=[]):
+                return self._evaluated(inner).items()
+            case _:
+                return ast.literal_eval(node)
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id == self._candidate:
+            return self._target
+        if node.id in self._bound and isinstance(node.ctx, ast.Load):
+            return ast.parse(repr(self._bound[node.id]), mode="eval").body
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Also write `f(*[1, 2])` as `f(1, 2)`, to be recognized among shown tests."""
+        self.generic_visit(node)
+        args: list[ast.expr] = []
+        for arg in node.args:
+            is_list = isinstance(arg, ast.Starred) and isinstance(arg.value, ast.List | ast.Tuple)
+            args += arg.value.elts if is_list else [arg]  # type: ignore[attr-defined]
+        node.args = args
+        return node
 
 
-def _examples(program: ast.Module, entry: str) -> list[str]:
+def _call_of(node: ast.stmt, name: str) -> ast.Call | None:
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=called)) as call) if called == name:
+            return call
+        case _:
+            return None
+
+
+def _assigned(target: ast.expr, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        for inner, item in zip(target.elts, value, strict=True):
+            yield from _assigned(inner, item)
+    else:
+        raise TypeError("not a variable")
+
+
+def _examples(program: ast.Module, entry: str, root: str) -> list[str]:
     """Return the examples behind `>>>` in the docstring of the entry point as asserts."""
-    functions = (node for node in program.body if isinstance(node, ast.FunctionDef) and node.name == entry)
+    name = entry.rpartition(".")[2]
+    functions = (node for node in ast.walk(program) if isinstance(node, ast.FunctionDef) and node.name == name)
     docstring = next((ast.get_docstring(node) for node in functions), None) or ""
     try:
         examples = doctest.DocTestParser().get_examples(docstring)
@@ -300,12 +432,16 @@ def _examples(program: ast.Module, entry: str) -> list[str]:
                 asserts.append(f"assert {ast.unparse(call)}")
         except UNREADABLE:
             continue
-    return [statement for statement in asserts if entry in called_names([statement])]
+    return [statement for statement in asserts if root in called_names([statement])]
 
 
 def _checked(task: CodeTask) -> CodeTask:
     """Return a task with one assert per test and the names that these call; raise `_UnusableError`."""
-    shown, hidden = (tuple(line for test in tests for line in _asserts(test)) for tests in (task.shown, task.hidden))
+    imports: list[str] = []
+    shown, hidden = (
+        tuple(line for test in tests for line in _asserts(test, imports)) for tests in (task.shown, task.hidden)
+    )
+    task = replace(task, imports=(*task.imports, *imports))
     if not shown:
         raise _UnusableError(NO_TESTS, "none that the prompt could show" if hidden else "")
     try:
@@ -330,11 +466,99 @@ def _checked(task: CodeTask) -> CodeTask:
     return task
 
 
-def _asserts(test: str) -> list[str]:
+def _asserts(test: str, imports: list[str]) -> list[str]:
+    """Return the asserts of a test, with the literals that it names before them; add its imports to `imports`."""
     try:
         nodes = ast.parse(test.strip()).body
     except UNREADABLE as error:
         raise _UnusableError(NO_ASSERT, f"{test.strip():.80}: {error}") from None
-    if not nodes or not all(isinstance(node, ast.Assert) for node in nodes):
+    asserts: list[ast.stmt] = []
+    literals = _Literals()
+    for node in nodes:
+        match node:
+            case ast.Assert():
+                asserts.append(literals.visit(node))
+            case ast.Import() | ast.ImportFrom():
+                imports.append(ast.unparse(node))
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _is_literal(value):
+                literals.by_name[name] = value
+            case _:
+                raise _UnusableError(
+                    NO_ASSERT, f"{ast.unparse(node):.80}; expected asserts, behind imports and names of literals"
+                )
+    if not asserts:
         raise _UnusableError(NO_ASSERT, f"{test.strip():.80}")
-    return [test.strip()] if len(nodes) == 1 else list(map(ast.unparse, nodes))
+    return [test.strip()] if len(nodes) == 1 else list(map(ast.unparse, asserts))
+
+
+class _Literals(ast.NodeTransformer):
+    def __init__(self) -> None:
+        self.by_name: dict[str, ast.expr] = {}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if not isinstance(node.ctx, ast.Load) and node.id in self.by_name:
+            raise _UnusableError(NO_ASSERT, f"{node.id} is a name of the test, and of a part of it")
+        return self.by_name.get(node.id, node)
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (*UNREADABLE, TypeError):
+        return False
+    return True
+
+
+@lru_cache(4096)
+def completed(starter: str) -> ast.Module | None:
+    """Return the tree of a program that may end before a body; None if it cannot be read."""
+    return parsed(starter) or parsed(f"{starter.rstrip()}\n{body_indent(starter)}pass")
+
+
+def body_indent(starter: str) -> str:
+    """Return the indentation of what completes a program."""
+    last = (starter.rstrip().split("\n") or [""])[-1]
+    indent = last[: len(last) - len(last.lstrip())]
+    return f"{indent}    " if last.endswith(":") else indent
+
+
+@lru_cache(4096)
+def provided(starter: str, names: tuple[str, ...]) -> str:
+    """Return the imports of a starter, and what it defines, except for the beginnings of `names`."""
+    given: list[ast.stmt] = []
+    beginnings: set[str] = set()
+    for node in (completed(starter) or ast.Module([], [])).body:
+        if _names(node) & set(names) and _is_beginning(node):
+            beginnings |= _names(node)
+        elif isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or (
+            isinstance(node, ast.Assign | ast.AnnAssign)
+            and beginnings.isdisjoint(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
+        ):
+            given.append(node)
+    return "\n".join(map(ast.unparse, given))
+
+
+def _names(node: ast.stmt) -> set[str]:
+    return {node.name} if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else set()
+
+
+def _is_beginning(node: ast.stmt) -> bool:
+    """Return whether a function, or every function of a class, has nothing but its docstring."""
+    match node:
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body) | ast.ClassDef(body=body):
+            return all(map(_is_beginning, body))
+        case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.Raise():
+            return True
+        case _:
+            return False
+
+
+def _before(program: ast.Module | None, name: str) -> list[ast.stmt]:
+    """Return what a program does before it defines a name, except for its imports."""
+    body = program.body if program else []
+    before = list(takewhile(lambda node: name not in _names(node), body))
+    return [node for node in before if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr)]
+
+
+def _source(program: ast.Module | None) -> str:
+    return ast.unparse(program) if program else ""
