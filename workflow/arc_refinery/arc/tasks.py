@@ -28,6 +28,9 @@ class Task:
     source: str = ""  # the problem's program if known
     hidden: tuple[Pair, ...] = ()
 
+    def fault(self) -> str:
+        return "" if self.train else "column 'train' is empty, expected at least one pair"
+
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """Train, test, then hidden pairs: the order of a verdict's outputs."""

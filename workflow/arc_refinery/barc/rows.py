@@ -24,6 +24,7 @@ from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.barc.json_examples import UnusualFormError, cut, read_examples
 from arc_refinery.errors import InputError
 from arc_refinery.files import decode_json, open_binary, reading
+from arc_refinery.rows import check_columns
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
@@ -82,6 +83,7 @@ def row_blocks(path: Path) -> Iterator[RowBlock]:
 
 def _parquet_blocks(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
     with pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as table:
+        check_columns(table.schema_arrow.names, path)
         columns = [name for name in FIELDS if name in table.schema_arrow.names]
         for batch in table.iter_batches(PARQUET_BLOCK, columns=columns):
             yield len(batch), batch
@@ -159,6 +161,8 @@ def _field(row: Any, name: str, kind: type, where: str) -> Any:
 
 def _source(row: Any, where: str) -> str:
     source: str = _field(row, "source", str, where)
+    if not source.strip():
+        raise InputError(f"{where}: field 'source' is empty; expected a program")
     try:
         source.encode()
     except UnicodeEncodeError as error:

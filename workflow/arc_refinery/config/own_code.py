@@ -16,6 +16,7 @@ from pydantic import model_validator
 from arc_refinery.config.base import Strict
 from arc_refinery.errors import InputError
 from arc_refinery.files import read_text
+from arc_refinery.programs import UNREADABLE
 
 Definition = ast.FunctionDef | ast.ClassDef
 
@@ -45,9 +46,9 @@ class OwnCode:
         source = self.source()
         try:
             tree = ast.parse(source)
-        except (SyntaxError, ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             line = f" line {error.lineno}:" if isinstance(error, SyntaxError) and error.lineno else ""
-            reason = error.msg if isinstance(error, SyntaxError) else error
+            reason = error.msg if isinstance(error, SyntaxError) else str(error) or "it is nested too deeply"
             raise InputError(f"{self.path}:{line} is not valid Python ({reason}); correct it") from None
         named = [node for node in tree.body if getattr(node, "name", None) == self.name]
         match named[-1:]:

@@ -24,7 +24,16 @@ from numpy.typing import NDArray
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, content_hash, reading
 from arc_refinery.packages import installed_versions
-from arc_refinery.records.schemas import Record, RecordClass, field_types, from_arrow, non_null_type, schema, to_arrow
+from arc_refinery.records.schemas import (
+    Record,
+    RecordClass,
+    fault_of,
+    field_types,
+    from_arrow,
+    non_null_type,
+    schema,
+    to_arrow,
+)
 
 SCHEMA_VERSION = 2
 SAMPLED = {"attempts", "episodes", "training samples"}  # kinds that a model wrote, with packages that the file names
@@ -140,7 +149,11 @@ def read(path: Path, cls: type[Record], is_wanted: NDArray[np.bool_] | None = No
     check(path, cls)
     for batch in _checked(path, cls, schema(cls).names, is_wanted):
         with reading(path, remake(path), kind=RecordError):
-            yield from _records(cls, batch)
+            records = list(_records(cls, batch))
+        for record in records:
+            if fault := fault_of(record):
+                raise RecordError(f"{path}: {getattr(record, _id_column(cls))}: {fault}. {remake(path)}")
+            yield record
 
 
 def from_rows(cls: type[Record], rows: Sequence[Mapping[str, Any]]) -> list[Record]:
@@ -240,6 +253,8 @@ def check(path: Path, cls: type[RecordClass]) -> None:
     for column in schema(cls):
         if column.name not in in_file.names:
             raise RecordError(f"{path}: column {column.name!r} is missing. {remake(path)}")
+        if in_file.names.count(column.name) > 1:
+            raise RecordError(f"{path}: column {column.name!r} is there twice. {remake(path)}")
         if (other := in_file.field(column.name).type) != column.type:
             raise RecordError(f"{path}: column {column.name!r} is {other}, expected {column.type}. {remake(path)}")
 

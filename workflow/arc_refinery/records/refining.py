@@ -32,6 +32,10 @@ class Prompt:
     n_tokens: int
     n_predictions: int  # completions to draw
 
+    def fault(self) -> str:
+        n = self.n_predictions
+        return "" if n > 0 else f"column 'n_predictions' is {n}, expected 1 or more"
+
 
 def attempt_id(prompt_id: str, number: int) -> str:
     """Return the id of a prompt's completion, numbered from 0."""

@@ -113,6 +113,18 @@ def from_arrow(array: pa.Array, hint: Any, path: str) -> list[Any]:
     return list(map(hint, *columns))
 
 
+def fault_of(record: RecordClass) -> str:
+    """Return which value of a record no stage writes, and what is expected; empty if there is none.
+
+    A record class may have a method `fault` that returns this.
+    """
+    for name, hint in field_types(type(record)).items():
+        if get_origin(hint) is Literal and (value := getattr(record, name)) not in get_args(hint):
+            return f"column {name!r} is {value!r}, expected one of {', '.join(map(str, get_args(hint)))}"
+    fault = getattr(record, "fault", None)
+    return str(fault()) if fault else ""
+
+
 def _arrow_type(hint: Any) -> pa.DataType:
     if (inner := non_null_type(hint)) is not None:
         return _arrow_type(inner)

@@ -32,6 +32,10 @@ class Question:
     solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
     asserts: Asserts | None = None  # for code_exec
 
+    def fault(self) -> str:
+        is_untested = self.kind == "code_exec" and not (self.asserts and self.asserts.statements)
+        return "column 'asserts' is empty, expected at least one assert for the kind code_exec" if is_untested else ""
+
     @property
     def suite(self) -> Suite:
         return Suite(self.asserts or Asserts(()), self.reference, self.text)
@@ -53,6 +57,10 @@ class Conversation:
     question_id: str
     segments: tuple[Segment, ...]
     n_calls: int
+
+    def fault(self) -> str:
+        has_answer = any(segment.is_sampled and segment.text for segment in self.segments)
+        return "" if has_answer else "column 'segments' has no text that is sampled, expected at least one"
 
 
 @dataclass(frozen=True, slots=True)

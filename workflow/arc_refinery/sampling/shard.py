@@ -97,21 +97,26 @@ class Progress:
                 unfinished.write_bytes(intact)
 
     def _whole(self, content: bytes) -> list[Any]:
-        """Return the values of the lines before the first damaged one; a half-written last line is dropped."""
+        """Return the values of the lines before the first that is damaged or repeats an entry.
+
+        A half-written last line is dropped.
+        """
         lines = content.split(b"\n")[:-1]
         values: list[Any] = []
+        names: set[str] = set()
         for line in lines:
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError):
                 value = None
-            if not isinstance(value, dict):
+            if not isinstance(value, dict) or not names.isdisjoint(value):
                 logger.warning(
                     "%s: line %d of %d is damaged; it and what follows are computed again",
                     self.path, len(values) + 1, len(lines),
                 )  # fmt: skip
                 break
             values.append(value)
+            names.update(value)
         return values
 
     def add(self, entry: Entry) -> None:

@@ -138,6 +138,9 @@ def _prediction(entry: Any, where: str) -> tuple[str, Augmentation | None]:
     if "data_augmentation_params" not in entry:
         return text, None
     try:
-        return text, augmentation_of(entry["data_augmentation_params"] or {})
+        keywords = entry["data_augmentation_params"]
+        if not isinstance(keywords, dict | None):
+            raise ValueError(f"it is {in_words(keywords)}, expected an object or null")
+        return text, augmentation_of(keywords or {})
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{where}: field 'data_augmentation_params': {error}") from None

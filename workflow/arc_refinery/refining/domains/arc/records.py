@@ -30,6 +30,11 @@ class ShownTask(View):
     test: tuple[Pair, ...]
     hidden: tuple[Pair, ...] = ()
 
+    def fault(self) -> str:
+        return self.augmentation.fault() or (
+            "" if self.train else "column 'train' is empty, expected at least one pair"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
@@ -55,10 +60,16 @@ class Outputs:
 class Prompt(records.Prompt):
     detail: ShownTask
 
+    def fault(self) -> str:
+        return records.Prompt.fault(self) or self.detail.fault()
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt(records.Attempt):
     detail: View
+
+    def fault(self) -> str:
+        return self.detail.augmentation.fault()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import ast
 
+from arc_refinery.programs import UNREADABLE
 from arc_refinery.refining.prompts import extract_code
 
 
@@ -14,7 +15,7 @@ def transform_program(source: str, bare: bool = False) -> str | None:
     source = source.replace("\r\n", "\n").replace("\r", "\n")  # as `ast` counts lines
     try:
         statements = ast.parse(source).body
-    except (SyntaxError, ValueError):  # a ValueError: a null byte
+    except UNREADABLE:
         return None
     if not any(_defines(statement, "main") for statement in statements):
         return None
