@@ -284,6 +284,44 @@ def test_times_matches_and_instances_of_the_setups_classes_are_compared(
     assert not report(executors, program.format(wrong), source).is_passed
 
 
+OBJECT = "class A:\n    def __init__(self, n): self.n, self.me = n, self\n    def total(self): return self.n\n"
+
+
+@pytest.mark.parametrize(
+    ("statement", "program", "is_right"),
+    [
+        ("make(3).total() == 3", f"{OBJECT}make = A", True),
+        ("make(3).total() == 3", f"{OBJECT}def make(n): return A(n + 1)", False),
+        ("make(3).n == 3 and make(3).me.total() > 2 and make(3)", f"{OBJECT}make = A", True),
+        ("[make(3).me.n] == [3]", f"{OBJECT}make = A", True),
+        (
+            "make(3).total() == 3",
+            "from types import SimpleNamespace\ndef make(n): return SimpleNamespace(total=lambda: n)",
+            True,
+        ),
+        (
+            "make(3).n == 3",
+            f"{OBJECT}made = []\ndef make(n):\n    made.append(n)\n    return A(n / (len(made) == 1))",
+            True,
+        ),
+        # what could be said without knowing
+        (
+            "make(3).upper().startswith('A')",
+            f"{OBJECT}    startswith = lambda *_: True\n    upper = lambda self: self\nmake = A",
+            False,
+        ),
+        ("make(3).count(3) == 1", f"{OBJECT}    count = lambda *_: 1\nmake = A", False),
+        ("make(3).isdigit() == True", f"{OBJECT}    isdigit = lambda _: True\nmake = A", False),
+        ("make(3).isdigit()", f"{OBJECT}    isdigit = lambda _: True\nmake = A", False),
+    ],
+)
+def test_the_end_of_a_chain_from_an_own_object_is_compared(
+    executors: Executors, statement: str, program: str, is_right: bool
+):
+    source = question("def make(n): pass", f"assert {statement}")
+    assert report(executors, program, source).is_passed == is_right
+
+
 def test_a_class_of_the_same_name_has_the_setups_methods(executors: Executors):
     """An answer may define the class again, but what that says about equality is not asked."""
     source = question("def f(n): pass", "assert f(1) == Point(1, 2)", setup=POINT.format(""))

@@ -197,6 +197,7 @@ def test_the_tools_of_a_class_are_its_public_methods_with_a_docstring(folder: Pa
     ("source", "place", "names"),
     [
         pytest.param("def f(:", "line 1: ", "Python", id="no Python"),
+        pytest.param(f"def f(): return {'-' * 100_000}1", "", "nested", id="minus signs"),
         pytest.param("from math import f\nclass G: pass", "", "`f`", id="imported"),
         pytest.param("x = 1", "", "`f`", id="not there"),
         pytest.param('async def f(): "Do."', "line 1: `f` ", "`async`", id="async"),

@@ -27,7 +27,7 @@ from arc_refinery.asserts.split import (
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, Value, plain
 from arc_refinery.sandbox.child import without_addresses
 
-TRUE = plain.pack(True)
+TRUE, FALSE = plain.pack(True), plain.pack(False)
 SHOWN_CHARS = 300
 
 
@@ -169,27 +169,47 @@ class _Run:
     compared: Outcome | None = None
 
     def call_script(self) -> Script:
-        expressions = self.plan.calls
-        if self.with_texts:
-            names = [VALUE.format(index) for index in range(len(expressions))]
-            shown = tuple(
-                f"f'{{{name}!r:.{SHOWN_CHARS + 1}}}'" for name in names
-            )  # no name that a program may redefine
-            expressions = (*map(assigned, names, expressions), *shown)
+        expressions, n_direct = self.plan.calls, self.plan.n_direct
+        names = [VALUE.format(index) for index in range(len(expressions))]
+        if self.with_texts or n_direct < len(expressions):
+            direct = expressions[:n_direct]
+            chains = (_on_value(chain, direct) for chain in expressions[n_direct:])
+            expressions = tuple(map(assigned, names, (*direct, *chains)))
+        if self.with_texts:  # by no name that a program may redefine
+            expressions += tuple(f"f'{{{name}!r:.{SHOWN_CHARS + 1}}}'" for name in names)
         sources = (self.plan.before, self.provided, self.code or "", self.plan.after)
         return Script("", sources, expressions, program=2, classes=self.plan.classes)
+
+    @property
+    def checks(self) -> list[Check | Unsupported]:
+        """The plan's checks, with the values of whole chains where others are not plain.
+
+        A truth value of a chain is not taken: any object could say yes.
+        """
+        checks = [*self.plan.checks]
+        for index, check in enumerate(checks):
+            if isinstance(check, Check) and check.of_chains and self._all_values:
+                direct = self.plan.calls[: self.plan.n_direct]
+                of_chains = [self._all_values[i] for i in check.of_chains.values if self.plan.calls[i] not in direct]
+                is_known = all(value.kind == "plain" and value.data not in (TRUE, FALSE) for value in of_chains)
+                if is_known and any(value.kind == "not_plain" for value in self._values(check)):
+                    checks[index] = check.of_chains
+        return checks
 
     @property
     def comparable(self) -> list[Check]:
         """The checks whose values are all available."""
         if self.called is None or self.called.status is not Status.ok:
             return []
-        checks = (check for check in self.plan.checks if isinstance(check, Check))
+        checks = (check for check in self.checks if isinstance(check, Check))
         return [check for check in checks if all(value.kind == "plain" for value in self._values(check))]
 
     @property
     def is_constant(self) -> bool:
-        return self.called is not None and len({(value.kind, value.data) for value in self._all_values}) == 1
+        return (
+            self.called is not None
+            and len({(value.kind, value.data) for value in self._all_values[: self.plan.n_direct]}) == 1
+        )
 
     def check_script(self) -> Script:
         indices = sorted({index for check in self.comparable for index in check.values})
@@ -200,7 +220,7 @@ class _Run:
     def results(self) -> Iterator[AssertResult]:
         answers = iter(self.compared.values if self.compared is not None else ())
         comparable = self.comparable
-        for check in self.plan.checks:
+        for check in self.checks:
             if isinstance(check, Unsupported):
                 yield AssertResult(AssertOutcome.unsupported, check.reason)
             elif self.called is None:
@@ -234,6 +254,13 @@ class _Run:
         return tuple(
             Call(without_truth(self.plan.calls[index]), self._all_values[index], texts[index]) for index in check.values
         )
+
+
+def _on_value(chain: str, calls: Sequence[str]) -> str:
+    """Return a chain that begins with one of these calls, with the name of its value instead: none is made twice."""
+    bare, values = without_truth(chain), [without_truth(call) for call in calls]
+    start = max((call for call in values if bare == call or bare.startswith(f"{call}.")), key=len)
+    return chain.replace(start, VALUE.format(values.index(start)), 1)
 
 
 def _text(value: Value) -> str:

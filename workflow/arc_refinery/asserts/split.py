@@ -13,6 +13,8 @@ The candidate owns the names that the reference program defines, including redef
 - The whole chain from a class is the candidate's, because an instance is not plain data: `Stack().pushed(3).top()`.
 - Any other value is evaluated as it is.
 - An instance of a class that the setup code defines alone is data: the checks have the class, too.
+- What a chain of attributes and calls without arguments gives, `make(2).total()`, is the candidate's if the value it
+  starts from is not plain. Arguments are never the candidate's: they may be what is expected, as of `startswith`.
 - `next` and `islice` of such a call are the candidate's, too, because its iterator may be endless.
 - What matters only as true or false is reduced to that by the candidate, because it need not be plain data:
   `assert matched("ab")` may return a `re.Match`.
@@ -34,11 +36,13 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import dropwhile
 from typing import Any
 
 from arc_refinery.programs import UNREADABLE, parsed
 
 VALUE = "value_{}_of_the_candidate"
+_CHAIN = "_of_the_candidate."  # what follows a value
 _TRUTH = "not not ("
 # Builtins whose result depends on where they are evaluated
 _LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
@@ -70,6 +74,7 @@ class Check:
 
     expression: str
     values: tuple[int, ...]  # indices into `AssertsPlan.calls`, named by `VALUE` in the expression
+    of_chains: "Check | None" = None  # instead, with the values of whole chains, if a value is not plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class AssertsPlan:
     calls: tuple[str, ...]  # evaluated after it
     checks: tuple[Check | Unsupported, ...]  # one per assert
     around: str  # runs before the checks, in a process that never ran the candidate
+    n_direct: int = 0  # calls; those behind are of whole chains
     classes: tuple[str, ...] = ()  # that it defines, and the candidate may have instances of
 
 
@@ -103,7 +109,21 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
         reason = f"the reference, the imports or the setup code cannot be read: {error}"
         return AssertsPlan("", "", (), tuple(Unsupported(reason) for _ in asserts.statements), "")
     calls: list[str] = []
-    checks = [check for statement in asserts.statements for check in _checks(statement, scope, calls)]
+    direct = [_checks(statement, scope, calls) for statement in asserts.statements]
+    n_direct = len(calls)
+    checks: list[Check | Unsupported] = []
+    for statement, of_statement in zip(asserts.statements, direct, strict=True):
+        split = [check for check in of_statement if isinstance(check, Check)]
+        n_calls = len(calls)
+        if any(_CHAIN in check.expression for check in split):
+            of_chains = [
+                check for check in _checks(statement, scope, calls, take_chains=True) if isinstance(check, Check)
+            ]
+            if of_chains and calls[n_calls:] != [calls[index] for check in split for index in check.values]:
+                checks += [replace(check, of_chains=other) for check, other in zip(split, of_chains, strict=True)]
+                continue
+            del calls[n_calls:]
+        checks += of_statement
     used_by_calls = {name for call in calls for name in _used(call)}
     known_to_reference = {name for statement in program for name in _used(statement)}
     classes = {name for node in scope.own_setup if _may_be_class(node) for name in _defined(node)}
@@ -116,6 +136,7 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
         calls=tuple(calls),
         checks=tuple(checks),
         around=_source(_needed([*scope.library, *imports, *scope.own_setup], compared | classes)),
+        n_direct=n_direct,
         classes=tuple(sorted(classes)),
     )
 
@@ -214,14 +235,14 @@ class _Scope:
         return any(name in names for names in (self.functions, self.classes, self.values, self.instances))
 
 
-def _checks(statement: str, scope: _Scope, calls: list[str]) -> list[Check | Unsupported]:
+def _checks(statement: str, scope: _Scope, calls: list[str], take_chains: bool = False) -> list[Check | Unsupported]:
     """Return the checks of one entry of the tests, and append the calls that they need to `calls`."""
     checks: list[Check | Unsupported] = []
     try:
         for node in _body(statement.strip()) or [ast.Pass()]:
             if not isinstance(node, ast.Assert):
                 return [Unsupported("expected nothing but assert statements")]
-            split = _Split(scope, len(calls), _local(node.test), frozenset(_used_as_truth(node.test)))
+            split = _Split(scope, len(calls), _local(node.test), frozenset(_used_as_truth(node.test)), take_chains)
             expression = ast.unparse(split.visit(node.test))
             split.require_known(expression)
             if not split.calls:
@@ -242,9 +263,12 @@ class _UnsupportedError(Exception):
 class _Split(ast.NodeTransformer):
     """Replaces the candidate's expressions in an assert by names."""
 
-    def __init__(self, scope: _Scope, first: int, local: Collection[str], truths: Collection[ast.expr]) -> None:
-        self.scope, self.first, self.local, self.truths = scope, first, local, truths
+    def __init__(
+        self, scope: _Scope, first: int, local: Collection[str], truths: Collection[ast.expr], take_chains: bool
+    ) -> None:
+        self.scope, self.first, self.local, self.truths, self.take_chains = scope, first, local, truths, take_chains
         self.calls: list[str] = []
+        self.parts: set[ast.AST] = set()  # of chains with arguments
 
     def visit(self, node: ast.AST) -> Any:
         scope, links = self.scope, _chain(node)
@@ -261,8 +285,12 @@ class _Split(ast.NodeTransformer):
             return self._taken(node)
         if len(links) == 1 or (root not in scope.values and not isinstance(links[1], ast.Call)):
             raise _UnsupportedError(f"{root} is used otherwise than by a call")
-        if all(isinstance(link, ast.Call) for link in links[1:]):
+        of_call = list(dropwhile(lambda link: isinstance(link, ast.Call), links[1:]))
+        is_bare = all(isinstance(link, ast.Attribute) or _has_no_arguments(link) for link in of_call)
+        is_whole = self.take_chains and is_bare and node not in self.truths and node not in self.parts
+        if not of_call or is_whole:
             return self._taken(node)
+        self.parts |= {*links}
         return super().visit(node)
 
     def _takes_items(self, node: ast.AST) -> bool:
@@ -304,6 +332,10 @@ class _Split(ast.NodeTransformer):
     def _require(self, names: set[str]) -> None:
         if not self.scope.is_open and (unknown := names - self.scope.names):
             raise _UnsupportedError(f"neither the reference nor the imports define {', '.join(sorted(unknown))}")
+
+
+def _has_no_arguments(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and not node.args and not node.keywords
 
 
 def _used_as_truth(expression: ast.expr) -> Iterator[ast.expr]:
