@@ -160,6 +160,20 @@ METHOD = ["assert Solution().triple(n=5) == 15"]
             ["assert assertion(triple(5), 15, 0) is None"],
         ),
         ({"test": f"CASES = {{5: 15}}\n{CHECK}for x, y in CASES.items():\n        assert candidate(x) == y"}, FIVE),
+        (
+            {"test": f"X = [5]\nY = [15]\n{CHECK}for i in range(len(X)):\n        assert candidate(X[i]) == Y[i]"},
+            FIVE,
+        ),
+        (
+            {"test": f"{CHECK}got = candidate(2)\n    assert got == 6\n    got = candidate(5)\n    assert got == 15"},
+            FIVE,
+        ),
+        ({"test": f"{TRIPLE['test']}\nif __name__ == '__main__':\n    check(triple)\n"}, FIVE),
+        (
+            {"prompt": "Write triple(n).", "canonical_solution": "def triple(n): return 3 * n"},
+            FIVE,
+        ),
+        ({"prompt": "import math\n", "canonical_solution": None}, None),  # nothing says what it does
         ({"test": f"{CHECK}for x in rows():\n        assert candidate(x) == 15"}, None),  # not an assert
         ({"test": f"{TRIPLE['test']}    print('ok')\n    return True\n"}, FIVE),
         (

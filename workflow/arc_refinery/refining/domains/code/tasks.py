@@ -228,7 +228,9 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
     check = _Check(test, _optional(row, "entry_point", where), where)
     entry, root = check.entry, check.root
     text, starter = "", prompt.strip("\n")
-    if root not in defined_names(_source(completed(starter))):  # it has only what is given
+    if not completed(starter):  # it is not code
+        text, starter = starter.strip(), ""
+    elif root not in _names_of(starter):  # it has only what is given
         meta = row["meta"] if isinstance(row.get("meta"), dict) else {}
         text = next(filter(None, (_optional(row, key, where) for key in ("problem_description", "query"))), "")
         text = text.strip() or _optional(meta, "query", where).strip()
@@ -305,7 +307,7 @@ class _Check(ast.NodeTransformer):
         body = (parsed(source) or ast.Module([], [])).body
         check = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check" and n.args.args), None)
         self._candidate = check.args.args[0].arg if check else ""
-        calls = [call for node in body if (call := _call_of(node, "check"))]
+        calls = [call for node in body for call in _calls_of(node, "check")]
         names = [call.args[0].id for call in calls if call.args and isinstance(call.args[0], ast.Name)]
         own_name = "" if self._candidate == "candidate" else self._candidate
         self.entry = entry.strip() or next(iter(names), own_name)
@@ -320,12 +322,14 @@ class _Check(ast.NodeTransformer):
             raise InputError(f"{where}: field 'entry_point' is {entry!r:.60}; expected the name of a function")
         self._values: dict[str, Any] = {}  # of names of literals
         self._bound: dict[str, Any] = {}  # of the variables of loops
-        self._read([node for node in body if node is not check and not _call_of(node, "check")])
+        self._aliases: dict[str, ast.expr] = {}  # of what the candidate gave
+        self._read([node for node in body if node is not check and not any(_calls_of(node, "check"))])
         self._read(check.body if check else [])
 
     def _read(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
-            is_test = any(isinstance(node, ast.Name) and node.id == self._candidate for node in ast.walk(statement))
+            own = {self._candidate, *self._aliases}
+            is_test = any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(statement))
             match statement:
                 case ast.Return():
                     return
@@ -339,6 +343,8 @@ class _Check(ast.NodeTransformer):
                     self.tests.append(ast.unparse(ast.Assert(self.visit(condition), None)))
                 case ast.Expr(value=ast.Call(func=ast.Name()) as call) if is_test:
                     self.tests.append(f"assert {ast.unparse(self.visit(call))} is None")
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_test:
+                    self._aliases[name] = self.visit(value)
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) if not self._bound:
                     with contextlib.suppress(*UNREADABLE, TypeError):
                         self._values[name] = ast.literal_eval(value)
@@ -369,7 +375,9 @@ class _Check(ast.NodeTransformer):
         match node:
             case ast.Name(id=name) if name in self._bound or name in self._values:
                 return self._bound.get(name, self._values.get(name))
-            case ast.Call(func=ast.Name(id="zip" | "enumerate" | "range" | "reversed" as name), args=args, keywords=[]):
+            case ast.Call(
+                func=ast.Name(id="zip" | "enumerate" | "range" | "len" | "reversed" as name), args=args, keywords=[]
+            ):
                 return getattr(builtins, name)(*map(self._evaluated, args))
             case ast.Call(func=ast.Attribute(value=inner, attr="items"), args=[], keywords=[]):
                 return self._evaluated(inner).items()
@@ -381,7 +389,14 @@ class _Check(ast.NodeTransformer):
             return self._target
         if node.id in self._bound and isinstance(node.ctx, ast.Load):
             return ast.parse(repr(self._bound[node.id]), mode="eval").body
-        return node
+        return copy.deepcopy(self._aliases.get(node.id, node)) if isinstance(node.ctx, ast.Load) else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        try:
+            item = self._evaluated(node.value)[self._evaluated(node.slice)]
+        except (*UNREADABLE, TypeError, LookupError):
+            return self.generic_visit(node)
+        return ast.parse(repr(item), mode="eval").body
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """Also write `f(*[1, 2])` as `f(1, 2)`, to be recognized among shown tests."""
@@ -394,12 +409,10 @@ class _Check(ast.NodeTransformer):
         return node
 
 
-def _call_of(node: ast.stmt, name: str) -> ast.Call | None:
-    match node:
-        case ast.Expr(value=ast.Call(func=ast.Name(id=called)) as call) if called == name:
-            return call
-        case _:
-            return None
+def _calls_of(statement: ast.stmt, name: str) -> Iterator[ast.Call]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            yield node
 
 
 def _assigned(target: ast.expr, value: Any) -> Iterator[tuple[str, Any]]:
@@ -448,6 +461,8 @@ def _checked(task: CodeTask) -> CodeTask:
         provided = bound_names("\n".join([*task.imports, task.setup]))
     except UNREADABLE as error:
         raise _UnusableError(UNSUPPORTED, f"the imports or the setup code cannot be read: {error}") from None
+    if not (task.text or _names_of(task.starter) & {*task.names}):
+        raise _UnusableError(UNDEFINED, f"no field says what {', '.join(task.names)} does")
     called = called_names(shown + hidden)
     # without a program of the row's, whatever its tests call is to be defined
     defined = defined_names(task.reference) if task.reference else called - provided
@@ -484,7 +499,8 @@ def _asserts(test: str, imports: list[str]) -> list[str]:
                 literals.by_name[name] = value
             case _:
                 raise _UnusableError(
-                    NO_ASSERT, f"{ast.unparse(node):.80}; expected asserts, behind imports and names of literals"
+                    NO_ASSERT,
+                    f"{ast.unparse(node).splitlines()[0]:.80}; expected asserts, behind imports and names of literals",
                 )
     if not asserts:
         raise _UnusableError(NO_ASSERT, f"{test.strip():.80}")
@@ -560,5 +576,6 @@ def _before(program: ast.Module | None, name: str) -> list[ast.stmt]:
     return [node for node in before if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr)]
 
 
-def _source(program: ast.Module | None) -> str:
-    return ast.unparse(program) if program else ""
+def _names_of(starter: str) -> set[str]:
+    """Return the functions and classes that a starter begins."""
+    return set().union(*map(_names, (completed(starter) or ast.Module([], [])).body))
