@@ -4,6 +4,7 @@ import collections
 import enum
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -295,6 +296,14 @@ def test_no_part_of_the_bytes_and_nothing_longer_is_taken(value: Any):
         b"I\x01\0\0\0N",
         b"R" + pack((1, 0))[1:],
         b"D" + pack(("x",))[1:],
+        b"A" + pack((2024, 13, 1))[1:],  # no month
+        b"L" + pack(("a", 0, 0))[1:],
+        b"Z" + pack((1,))[1:],
+        b"P" + pack(("(", 0))[1:],
+        b"m" + pack((re.compile("a"), "ba", 2, 0, 1))[1:],  # no match there
+        b"E" + pack(("Counter", "A"))[1:],  # not an Enum
+        b"o" + pack(("int", None))[1:] + b"N",  # a class that nobody named
+        b"o" + pack(("Counter", {"__class__": 1}))[1:] + pack([1]),  # of another base
         b"q" + pack(("x", 1))[1:],
         b"a" + pack(("<i8", (3,), 1))[1:],
         b"a" + pack(("<M8[D]", (1,), 1))[1:],

@@ -23,7 +23,8 @@ from arc_refinery.errors import InputError
 from arc_refinery.programs import after_thought, defined_names, parsed, tested_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config.rewards import Grade
-from arc_refinery.refining.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOut, body_indent, read_tasks
+from arc_refinery.refining.domains.code.starters import body_indent
+from arc_refinery.refining.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOut, read_tasks
 from arc_refinery.sandbox import Executor, Status
 
 FAILURES_TO_REFINE = tuple(

@@ -19,16 +19,12 @@ A row of another shape is an error. One whose tests cannot decide is left out, a
 """
 
 import ast
-import builtins
-import contextlib
-import copy
 import doctest
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -48,6 +44,8 @@ from arc_refinery.asserts.split import (
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.programs import UNREADABLE, defined_names, parsed
+from arc_refinery.refining.domains.code.check_function import CheckFunction
+from arc_refinery.refining.domains.code.starters import begun_names, completed, helpers_before, name_of, provided
 from arc_refinery.rows import numbered, read_rows, row_id, text_field, texts_field
 
 NO_TESTS = "no tests"
@@ -61,7 +59,6 @@ UNCHECKABLE = "no program could pass its tests here"  # their setup fails, or th
 logger = logging.getLogger(__name__)
 
 NAMED = 5  # rows that are named, of those left out for one reason
-_MAX_ITEMS = 10_000  # values of a loop in a function `check`
 _DEFAULT_SHOWN = 1  # of MBPP, and of rows of one's own without `hidden_tests`
 
 
@@ -225,12 +222,12 @@ def _optional(row: Any, field: str, where: str) -> str:
 
 def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
     prompt, test = text_field(row, "prompt", where), text_field(row, "test", where)
-    check = _Check(test, _optional(row, "entry_point", where), where)
+    check = CheckFunction(test, _optional(row, "entry_point", where), where)
     entry, root = check.entry, check.root
     text, starter = "", prompt.strip("\n")
     if not completed(starter):  # it is not code
         text, starter = starter.strip(), ""
-    elif root not in _names_of(starter):  # it has only what is given
+    elif root not in begun_names(starter):  # it has only what is given
         meta = row["meta"] if isinstance(row.get("meta"), dict) else {}
         text = next(filter(None, (_optional(row, key, where) for key in ("problem_description", "query"))), "")
         text = text.strip() or _optional(meta, "query", where).strip()
@@ -240,8 +237,8 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
     solutions = (_optional(row, key, where) for key in ("canonical_solution", "completion"))
     solution = next(filter(str.strip, solutions), "")
     reference = solution if root in defined_names(solution) else solution and prompt + solution
-    helpers = _before(beginning, root)
-    first = next((node for node in (beginning.body if beginning else ()) if root in _names(node)), None)
+    helpers = helpers_before(beginning, root)
+    first = next((node for node in (beginning.body if beginning else ()) if root in name_of(node)), None)
     if helpers and first and reference != solution:
         line = min(item.lineno for item in (first, *getattr(first, "decorator_list", ())))
         reference = "\n".join(reference.strip("\n").split("\n")[line - 1 :])
@@ -293,138 +290,6 @@ def _repeats_shown(task: CodeTask) -> list[bool]:
     ]
 
 
-class _Check(ast.NodeTransformer):
-    """Reads the statements of a function `check(candidate)`, with the entry point for `candidate`.
-
-    A loop over literals is one test for each of its values. A call of a function of the test's own that checks
-    the candidate, `assertion(candidate(2), 6)`, is an assert: it raises or returns None.
-    """
-
-    def __init__(self, source: str, entry: str, where: str) -> None:
-        self.tests: list[str] = []
-        self.imports: list[str] = []
-        self.setup: list[str] = []
-        body = (parsed(source) or ast.Module([], [])).body
-        check = next((n for n in body if isinstance(n, ast.FunctionDef) and n.name == "check" and n.args.args), None)
-        self._candidate = check.args.args[0].arg if check else ""
-        calls = [call for node in body for call in _calls_of(node, "check")]
-        names = [call.args[0].id for call in calls if call.args and isinstance(call.args[0], ast.Name)]
-        own_name = "" if self._candidate == "candidate" else self._candidate
-        self.entry = entry.strip() or next(iter(names), own_name)
-        if not self.entry:
-            raise InputError(f"{where}: field 'entry_point' is missing; expected the name of the function to write")
-        try:
-            self._target = ast.parse(self.entry, mode="eval").body
-        except UNREADABLE:
-            self._target = ast.Constant(None)
-        self.root = next((node.id for node in ast.walk(self._target) if isinstance(node, ast.Name)), "")
-        if not self.root:
-            raise InputError(f"{where}: field 'entry_point' is {entry!r:.60}; expected the name of a function")
-        self._values: dict[str, Any] = {}  # of names of literals
-        self._bound: dict[str, Any] = {}  # of the variables of loops
-        self._aliases: dict[str, ast.expr] = {}  # of what the candidate gave
-        self._read([node for node in body if node is not check and not any(_calls_of(node, "check"))])
-        self._read(check.body if check else [])
-
-    def _read(self, statements: Sequence[ast.stmt]) -> None:
-        for statement in statements:
-            own = {self._candidate, *self._aliases}
-            is_test = any(isinstance(node, ast.Name) and node.id in own for node in ast.walk(statement))
-            match statement:
-                case ast.Return():
-                    return
-                case ast.Pass() | ast.Assert(test=ast.Constant()) | ast.Expr(value=ast.Constant() | ast.Name()):
-                    pass  # checks nothing
-                case ast.Import() | ast.ImportFrom():
-                    self.imports.append(ast.unparse(statement))
-                case ast.For(target=target, iter=values, body=body, orelse=[]) if is_test:
-                    self._read_loop(statement, target, values, body)
-                case ast.Assert(test=condition):
-                    self.tests.append(ast.unparse(ast.Assert(self.visit(condition), None)))
-                case ast.Expr(value=ast.Call(func=ast.Name()) as call) if is_test:
-                    self.tests.append(f"assert {ast.unparse(self.visit(call))} is None")
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_test:
-                    self._aliases[name] = self.visit(value)
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) if not self._bound:
-                    with contextlib.suppress(*UNREADABLE, TypeError):
-                        self._values[name] = ast.literal_eval(value)
-                    self.setup.append(ast.unparse(self.visit(statement)))
-                case ast.Assign() | ast.AnnAssign() | ast.FunctionDef() if not self._bound:
-                    self.setup.append(ast.unparse(self.visit(statement)))
-                case _ if not is_test and not self._bound:
-                    self.setup.append(ast.unparse(statement))
-                case _:
-                    self.tests.append(ast.unparse(self.visit(statement)))  # refused later: not an assert
-
-    def _read_loop(self, loop: ast.For, target: ast.expr, values: ast.expr, body: Sequence[ast.stmt]) -> None:
-        outer = self._bound
-        try:
-            items = list(islice(self._evaluated(values), _MAX_ITEMS + 1))
-            bound = [dict(_assigned(target, item)) for item in items]
-            if len(items) > _MAX_ITEMS:
-                raise ValueError("too many")
-        except (*UNREADABLE, TypeError, LookupError):
-            self.tests.append(ast.unparse(self.visit(loop)))
-            return
-        for variables in bound:
-            self._bound = outer | variables
-            self._read(copy.deepcopy(body))
-        self._bound = outer
-
-    def _evaluated(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Name(id=name) if name in self._bound or name in self._values:
-                return self._bound.get(name, self._values.get(name))
-            case ast.Call(
-                func=ast.Name(id="zip" | "enumerate" | "range" | "len" | "reversed" as name), args=args, keywords=[]
-            ):
-                return getattr(builtins, name)(*map(self._evaluated, args))
-            case ast.Call(func=ast.Attribute(value=inner, attr="items"), args=[], keywords=[]):
-                return self._evaluated(inner).items()
-            case _:
-                return ast.literal_eval(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id == self._candidate:
-            return self._target
-        if node.id in self._bound and isinstance(node.ctx, ast.Load):
-            return ast.parse(repr(self._bound[node.id]), mode="eval").body
-        return copy.deepcopy(self._aliases.get(node.id, node)) if isinstance(node.ctx, ast.Load) else node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        try:
-            item = self._evaluated(node.value)[self._evaluated(node.slice)]
-        except (*UNREADABLE, TypeError, LookupError):
-            return self.generic_visit(node)
-        return ast.parse(repr(item), mode="eval").body
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Also write `f(*[1, 2])` as `f(1, 2)`, to be recognized among shown tests."""
-        self.generic_visit(node)
-        args: list[ast.expr] = []
-        for arg in node.args:
-            is_list = isinstance(arg, ast.Starred) and isinstance(arg.value, ast.List | ast.Tuple)
-            args += arg.value.elts if is_list else [arg]  # type: ignore[attr-defined]
-        node.args = args
-        return node
-
-
-def _calls_of(statement: ast.stmt, name: str) -> Iterator[ast.Call]:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
-            yield node
-
-
-def _assigned(target: ast.expr, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif isinstance(target, ast.Tuple | ast.List):
-        for inner, item in zip(target.elts, value, strict=True):
-            yield from _assigned(inner, item)
-    else:
-        raise TypeError("not a variable")
-
-
 def _examples(program: ast.Module, entry: str, root: str) -> list[str]:
     """Return the examples behind `>>>` in the docstring of the entry point as asserts."""
     name = entry.rpartition(".")[2]
@@ -461,7 +326,7 @@ def _checked(task: CodeTask) -> CodeTask:
         provided = bound_names("\n".join([*task.imports, task.setup]))
     except UNREADABLE as error:
         raise _UnusableError(UNSUPPORTED, f"the imports or the setup code cannot be read: {error}") from None
-    if not (task.text or _names_of(task.starter) & {*task.names}):
+    if not (task.text or begun_names(task.starter) & {*task.names}):
         raise _UnusableError(UNDEFINED, f"no field says what {', '.join(task.names)} does")
     called = called_names(shown + hidden)
     # without a program of the row's, whatever its tests call is to be defined
@@ -523,59 +388,3 @@ def _is_literal(node: ast.expr) -> bool:
     except (*UNREADABLE, TypeError):
         return False
     return True
-
-
-@lru_cache(4096)
-def completed(starter: str) -> ast.Module | None:
-    """Return the tree of a program that may end before a body; None if it cannot be read."""
-    return parsed(starter) or parsed(f"{starter.rstrip()}\n{body_indent(starter)}pass")
-
-
-def body_indent(starter: str) -> str:
-    """Return the indentation of what completes a program."""
-    last = (starter.rstrip().split("\n") or [""])[-1]
-    indent = last[: len(last) - len(last.lstrip())]
-    return f"{indent}    " if last.endswith(":") else indent
-
-
-@lru_cache(4096)
-def provided(starter: str, names: tuple[str, ...]) -> str:
-    """Return the imports of a starter, and what it defines, except for the beginnings of `names`."""
-    given: list[ast.stmt] = []
-    beginnings: set[str] = set()
-    for node in (completed(starter) or ast.Module([], [])).body:
-        if _names(node) & set(names) and _is_beginning(node):
-            beginnings |= _names(node)
-        elif isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or (
-            isinstance(node, ast.Assign | ast.AnnAssign)
-            and beginnings.isdisjoint(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
-        ):
-            given.append(node)
-    return "\n".join(map(ast.unparse, given))
-
-
-def _names(node: ast.stmt) -> set[str]:
-    return {node.name} if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else set()
-
-
-def _is_beginning(node: ast.stmt) -> bool:
-    """Return whether a function, or every function of a class, has nothing but its docstring."""
-    match node:
-        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body) | ast.ClassDef(body=body):
-            return all(map(_is_beginning, body))
-        case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.Raise():
-            return True
-        case _:
-            return False
-
-
-def _before(program: ast.Module | None, name: str) -> list[ast.stmt]:
-    """Return what a program does before it defines a name, except for its imports."""
-    body = program.body if program else []
-    before = list(takewhile(lambda node: name not in _names(node), body))
-    return [node for node in before if not isinstance(node, ast.Import | ast.ImportFrom | ast.Expr)]
-
-
-def _names_of(starter: str) -> set[str]:
-    """Return the functions and classes that a starter begins."""
-    return set().union(*map(_names, (completed(starter) or ast.Module([], [])).body))
