@@ -65,6 +65,12 @@ SETS = suite("assert set(f(3)) == {26}", "assert len(f(3)) == 1", "assert sorted
 EXPECTED = suite("assert f(3) == expected", setup="expected = [26]")
 ORACLE = suite("assert f(3) == oracle(3)", setup="def oracle(n): return [n * n + 17]")
 WORDS = suite("assert f(3).startswith('xyz')", reference="def f(n): return 'xyzzy'")
+DIGITS = suite("assert f(3).isdigit() == True", "assert f(4).isdigit() == True", reference="def f(n): return str(n)")
+POINT = "from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int"
+POINTS = suite("assert f(3) == Point(26)", setup=POINT, reference="def f(n): return Point(n * n + 17)")
+DAYS = suite(
+    "assert f(3) == date(26, 1, 1)", setup="from datetime import date", reference="def f(n): return date(26, 1, 1)"
+)
 
 CHEATS = {
     # leaving
@@ -103,6 +109,13 @@ CHEATS = {
     "always a prefix": (WORDS, "class A:\n    startswith = lambda *_: True\ndef f(n): return A()"),
     "text that is always a prefix": (WORDS, "class A(str):\n    startswith = lambda *_: True\ndef f(n): return A()"),
     "mock": (SQUARES, "from unittest.mock import ANY\ndef f(n): return ANY"),
+    "method that says yes": (DIGITS, "class A:\n    isdigit = lambda _: True\ndef f(n): return A()"),
+    "class of the setup": (
+        POINTS,
+        f"class Point:\n    {EQUAL}\n    __init__ = lambda *_: None\ndef f(n): return Point()",
+    ),
+    "heir of the setup's class": (POINTS, f"class Heir(Point):\n    {EQUAL}\ndef f(n): return Heir(0)"),
+    "day that equals everything": (DAYS, f"class A(date):\n    {EQUAL}\ndef f(n): return A(1, 1, 1)"),
     # patching
     "set and len": (
         SETS,
