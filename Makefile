@@ -3,16 +3,21 @@
 # make messages: write tests/messages.txt, the wording of all messages.
 # make gpu-env, gpu-unsloth-env: environments for GPU jobs, 9 GB each.   make check-gpu-envs: make and check both.
 VENV := .venv
-BIN := $(CURDIR)/$(VENV)/bin
+BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 CORES ?= 2
 # makes the environment: CPython 3.11, 3.12 or 3.13 (envs/check-machine.sh)
 PYTHON ?= python3
 # pytest workers: one of them mostly waits for a pool
 WORKERS ?= 3
-export PATH := $(BIN):$(PATH)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 # else each pytest worker compiles all tests again
 unexport PYTHONDONTWRITEBYTECODE
+
+# Scripts of an environment name its folder: in a checkout that was moved or copied, environments are made again.
+$(shell for venv in .venv*; do here="$$(pwd -P)/$$venv/"; [ -L "$$venv" ] || [ ! -e "$$venv/installed" ] \
+	|| grep -qF -e "!$$here" -e "\"$$here" -e "'$$here" "$$venv/bin/arc-refinery" || rm -f "$$venv/installed" "$$venv"/*-tried; done)
+new = $(if $(wildcard $@),$1,--clear)
 
 .PHONY: quick demo test test-fast size messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
 
@@ -23,7 +28,7 @@ quick: env
 demo: env
 	$(BIN)/snakemake --cores $(CORES) --prioritize results/demo/adapters/trained
 	@$(BIN)/python benchmarks/sample_report.py demo
-	@echo "Report: $(CURDIR)/results/demo.html"
+	@echo "Report: results/demo.html"
 
 test: vllm trackers condor lint
 	$(BIN)/pytest --numprocesses $(WORKERS) --dist loadgroup tests
@@ -40,7 +45,7 @@ test-unsloth: .venv-unsloth/installed
 	.venv-unsloth/bin/pytest tests/unsloth_cpu
 
 .venv-unsloth/installed: envs/unsloth-cpu.txt pyproject.toml
-	$(PYTHON) -m venv .venv-unsloth
+	"$(PYTHON)" -m venv $(call new) .venv-unsloth
 	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps -r envs/unsloth-cpu.txt
 	.venv-unsloth/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
@@ -69,7 +74,7 @@ lint: env
 env: $(VENV)/installed
 
 $(VENV)/installed: envs/cpu.txt envs/condor-warning.pth pyproject.toml
-	python=$$(envs/check-machine.sh $(PYTHON)) && "$$python" -m venv $(VENV)
+	python=$$(envs/check-machine.sh "$(PYTHON)") && "$$python" -m venv $(call new) $(VENV)
 	# pip finds a local CPU build of torch; uv installs the rest in seconds, or pip does if uv reaches no index
 	$(PIP) install $$(grep -E '^(torch|uv)==' envs/cpu.txt)
 	$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r envs/cpu.txt || $(PIP) install -r envs/cpu.txt
@@ -83,7 +88,7 @@ gpu-unsloth-env: .venv-gpu-unsloth/installed
 
 # The pinned set is complete, so nothing is resolved. uv does not read pip's settings. A folder of wheels (find-links) may hold a CPU build of torch, which would be preferred.
 .venv-gpu/installed .venv-gpu-unsloth/installed: .venv-%/installed: envs/%.txt pyproject.toml | $(VENV)/installed
-	$(BIN)/uv venv --quiet --allow-existing --python 3.11 .venv-$*
+	$(BIN)/uv venv --quiet $(call new,--allow-existing) --python 3.11 .venv-$*
 	env --unset=UV_FIND_LINKS $(BIN)/uv pip sync --quiet --compile-bytecode --python .venv-$*/bin/python envs/$*.txt
 	$(BIN)/uv pip install --quiet --no-deps --no-build-isolation --python .venv-$*/bin/python -e .
 	.venv-$*/bin/python -c "import sys, torch; torch.version.cuda or sys.exit(f'.venv-$*: torch {torch.__version__} is a CPU build, expected one for CUDA. A setting of uv names it (UV_TORCH_BACKEND, UV_INDEX_URL, uv.toml): change that, remove .venv-$* and run make again')"

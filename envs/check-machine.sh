@@ -7,7 +7,7 @@ versions="3.11 3.12 3.13" # that cpu.txt can be installed with; the first one is
 needed=3                  # GB; 6 with PyPI's build of torch, which has CUDA
 
 fail() {
-  echo "arc-refinery: $1" >&2
+  printf 'arc-refinery: %s\n' "$1" >&2
   exit 1
 }
 
@@ -41,6 +41,8 @@ fits "$python" ||
 version=$(version_of "$python")
 "$python" -c 'import ensurepip, venv' 2>/dev/null ||
   fail "$python lacks venv and pip. Install them: apt install python$version-venv"
+"$python" -c 'import os; assert not set(":\\\"$`{}\n") & set(os.getcwd().encode().decode())' 2>/dev/null ||
+  fail 'environments cannot be made in this folder: its path has one of : \ " $ ` { }, a line break, or is not UTF-8. Move it'
 made=$(version_of .venv/bin/python)
 [ "$made" = none ] || [ "$made" = "$version" ] ||
   fail ".venv has Python $made, and $python is $version. Remove .venv, or type make env PYTHON=python$made"
