@@ -46,9 +46,10 @@ def one_of(names) -> str:
 
 
 # HTCondor: a job that has failed avoids its last two machines for ten minutes after its last start, and then takes any,
-# because there may be no other. The profile `condor` has these machines recorded.
+# because the others may stay busy. The profile `condor` has these machines recorded. `RetryHere` is set if no other machine
+# could run the job (arc_refinery.runs.condor).
 ELSEWHERE = (
-    "(NumJobCompletions =?= 0 || time() - JobCurrentStartDate > 600"
+    "(NumJobCompletions =?= 0 || RetryHere =?= true || time() - JobCurrentStartDate > 600"
     " || (TARGET.Machine =!= MachineAttrMachine0 && TARGET.Machine =!= MachineAttrMachine1))"
 )
 

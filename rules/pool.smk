@@ -26,7 +26,8 @@ def watch_condor_jobs():
         if on_htcondor():
             check_names()
             every = workflow.remote_execution_settings.seconds_between_status_checks
-            condor.watch(Path(workflow.executor_settings.jobdir), every, logger.warning)
+            logs = {str(workflow.dag.jobid(job)): list(job.log) for job in workflow.dag.needrun_jobs()}
+            condor.watch(Path(workflow.executor_settings.jobdir), every, logger.warning, logs)
         else:
             condor.clear(POOL_RUNS, logger.warning)
     except InputError as error:

@@ -13,7 +13,7 @@ PYTHON = "python{}.{}".format(*sys.version_info)
 REAL = f'exec "{sys.executable}" "$@"'
 
 
-def check(tmp_path: Path, *words: str, folder: Path | None = None, **commands: str) -> subprocess.CompletedProcess[str]:
+def check(tmp_path: Path, *words: str, folder: str = ".", **commands: str) -> subprocess.CompletedProcess[str]:
     """Run it with these shell scripts as commands; `python3_12` is python3.12."""
     for name, script in (
         {"python3": REAL, "uname": "echo Linux x86_64 | cut -d' ' -f$([ $1 = -s ] && echo 1 || echo 2)"} | commands
@@ -26,7 +26,7 @@ def check(tmp_path: Path, *words: str, folder: Path | None = None, **commands: s
             (tmp_path / name).symlink_to(f"/usr/bin/{name}")
     variables = {"PATH": str(tmp_path)}
     command = [str(ROOT / "envs/check-machine.sh"), *words]
-    return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=folder or tmp_path, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=variables, cwd=tmp_path / folder, check=False)
 
 
 def test_a_fitting_machine_gets_one_line_and_its_python(tmp_path: Path):
@@ -87,16 +87,15 @@ def test_an_environment_of_another_python_is_not_written_over(tmp_path: Path, ma
 
 @pytest.mark.parametrize("name", [":", "\\", '"', "$HOME", "`id`", "{x}", "a\nb", "bad\udcff"])
 def test_a_folder_in_which_scripts_of_environments_would_break_is_refused(tmp_path: Path, name: str):
-    folder = tmp_path / f"a {name}"
-    folder.mkdir()
-    done = check(tmp_path, folder=folder)
+    (tmp_path / f"a {name}").mkdir()
+    done = check(tmp_path, folder=f"a {name}")
     (line,) = done.stderr.splitlines()
     assert done.returncode == 1 and "path" in line
 
 
 def test_every_other_name_is_fine(tmp_path: Path):
-    folder = tmp_path / " it's #1; 100 % é*[&]~(!),=|<>?"
-    folder.mkdir()
+    folder = " it's #1; 100 % é*[&]~(!),=|<>?"
+    (tmp_path / folder).mkdir()
     assert check(tmp_path, folder=folder).returncode == 0
 
 
@@ -112,7 +111,7 @@ def test_an_environment_that_was_moved_or_copied_is_made_again(tmp_path: Path):
     todo = {place: subprocess.run(["make", "-n", "quick"], cwd=place, capture_output=True, text=True, check=True).stdout
             for place in (made_in, folder)}  # fmt: skip
     assert "venv --clear .venv" in todo[folder]
-    assert todo[made_in].split() == [".venv/bin/snakemake", *"--cores 2 --configfile config/quick.yaml".split()]
+    assert todo[made_in].split() == [".venv/bin/snakemake", "--cores", "2", "--configfile", "config/quick.yaml"]
 
 
 def test_make_env_stops_before_it_makes_anything(tmp_path: Path):

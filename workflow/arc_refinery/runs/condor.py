@@ -10,8 +10,9 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import htcondor2
 from classad2 import ClassAd, ClassAdException, quote
@@ -19,6 +20,7 @@ from htcondor2 import AdType, HTCondorException, JobAction, JobEventLog, JobEven
 
 from arc_refinery.errors import InputError
 from arc_refinery.runs.lock import hold, is_held
+from arc_refinery.runs.screen import last_message
 
 _IDLE, _RUNNING, _HELD = 1, 2, 5  # JobStatus, https://htcondor.readthedocs.io/en/latest/classad-attributes
 _REMINDER_SECONDS = 3600.0
@@ -27,7 +29,7 @@ _KILLING_SECONDS = 30.0  # after which a held job counts as ended without an eve
 _POLLS_UNTIL_LOST = 18  # a file system may show the end of a job late
 _JOB = [
     *("ClusterId", "JobBatchName", "JobStatus", "HoldReason", "EnteredCurrentStatus", "AutoClusterId"),
-    *("NumJobCompletions", "LastRemoteHost"),
+    *("NumJobCompletions", "LastRemoteHost", "ExitCode", "ExitBySignal", "JobMaxRetries", "Err"),
 ]
 _REQUEST = [
     *("RequestCpus", "RequestMemory", "RequestDisk", "RequestGPUs"),
@@ -35,20 +37,26 @@ _REQUEST = [
 ]
 _EVENT_LOG = "snakemake-rules.log"  # the executor's name
 _LOCK = "run.lock"
+_RETRY_HERE = "RetryHere"  # of a job; rules/common.smk
+
+
+Logs: TypeAlias = Mapping[str, Sequence[str]]
 
 
 class Watch(threading.Thread):
     """Polls the jobs of one run every `every` seconds and tells the user what to do about problems.
 
-    `say` receives each message, one paragraph. `give_up` is called once, after a message, if the end of a job can no
-    longer be learned, because the run would never finish. While the process lives it holds a lock in `folder`, where
-    the executor writes its event log.
+    `say` receives each message. `logs` are those of rules, by Snakemake's number of the job. `give_up` is called once,
+    after a message, if the end of a job can no longer be learned, because the run would never finish. While the process
+    lives it holds a lock in `folder`, where the executor writes its event log.
     """
 
-    def __init__(self, folder: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None]) -> None:
+    def __init__(
+        self, folder: Path, every: float, say: Callable[[str], None], give_up: Callable[[], None], logs: Logs
+    ) -> None:
         super().__init__(name="htcondor-watch", daemon=True)
         self.event_log = folder.absolute() / _EVENT_LOG
-        self._every, self._say, self._give_up = every, say, give_up
+        self._every, self._say, self._give_up, self._logs = every, say, give_up, logs
         self._ended = threading.Event()
         self._lock = hold(folder / _LOCK)
         self._events: JobEventLog | None = None
@@ -130,16 +138,27 @@ class Watch(threading.Thread):
         self._held = set(held)
 
     def _report_retries(self, jobs: list[ClassAd]) -> None:
-        """Report, once per failure, jobs that HTCondor starts again."""
+        """Report, once per failure, jobs that HTCondor starts again; on the same machine if no other could run them.
+
+        Success raises `NumJobCompletions`, too, a while before the job leaves the queue.
+        """
         for job in jobs:
             number, failures = job["ClusterId"], job.get("NumJobCompletions", 0)
-            if failures > self._failures[number]:
-                self._failures[number] = failures
-                self._say(
-                    f"Job {number} ({job['JobBatchName']}) has failed on {job.get('LastRemoteHost', 'its machine')}. "
-                    "HTCondor starts it again, on another machine or on this one ten minutes after the last start. "
-                    f"Until then its rule's log says why. To give it up: condor_rm {number}."
-                )
+            has_failed = job["JobStatus"] == _IDLE or job.get("ExitCode", 0) or job.get("ExitBySignal", False)
+            if not self._failures[number] < failures <= job.get("JobMaxRetries", failures) or not has_failed:
+                continue
+            self._failures[number] = failures
+            where = "on another machine, or here ten minutes after this start if the others stay busy"
+            schedd, this = htcondor2.Schedd(), f"ClusterId == {number}"
+            if (ads := schedd.query(this)) and not any(matches(ads[0], slot) for slot in _slots()):
+                schedd.edit(this, _RETRY_HERE, "true")
+                where = "here, because no other machine could run it"
+            logs = [*self._logs.get(job["JobBatchName"].rpartition("-")[2], []), *filter(None, [job.get("Err")])]
+            self._say(
+                f"Job {number} ({job['JobBatchName']}) has failed on {job.get('LastRemoteHost', 'its machine')}:\n"
+                + "\n".join(last_message(logs))
+                + f"\nHTCondor starts it again, {where}. To give it up: condor_rm {number}."
+            )
 
     def _report_unmatched(self, jobs: list[ClassAd]) -> None:
         """Report, once per kind of request, that no machine of the pool could meet it even if idle."""
@@ -147,7 +166,7 @@ class Watch(threading.Thread):
         new = {job["AutoClusterId"]: job["ClusterId"] for job in idle if job["AutoClusterId"] not in self._examined}
         if not new:
             return
-        slots = [as_idle(slot) for slot in htcondor2.Collector().query(AdType.Startd, 'SlotType =!= "Dynamic"')]
+        slots = _slots()
         for kind, number in new.items():
             self._examined.add(kind)
             for job in htcondor2.Schedd().query(f"ClusterId == {number}"):
@@ -201,7 +220,7 @@ class Watch(threading.Thread):
         return [job for job, polls in self._missing.items() if polls >= _POLLS_UNTIL_LOST]
 
 
-def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
+def watch(folder: Path, every: float, say: Callable[[str], None], logs: Logs) -> None:
     """Begin a run: remove jobs that killed runs left in the queue, and watch this run's jobs until the process ends.
 
     `folder` contains the run's event log and is next to the folders of other runs. Raises `InputError` if HTCondor
@@ -217,7 +236,7 @@ def watch(folder: Path, every: float, say: Callable[[str], None]) -> None:
             "condor_status must work here; the variable CONDOR_CONFIG names the pool's configuration."
         ) from None
     clear(folder.parent, say)
-    started = Watch(folder, every, say, give_up=_end_run)
+    started = Watch(folder, every, say, give_up=_end_run, logs=logs)
     started.start()
     atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
 
@@ -286,6 +305,11 @@ def remove(event_logs: Sequence[Path]) -> tuple[list[int], list[int]]:
 def _of(event_logs: Sequence[Path]) -> str:
     """Return the constraint for jobs of these event logs; `=?=` is case-sensitive, `==` is not."""
     return " || ".join(f"UserLog =?= {quote(str(path))}" for path in event_logs)
+
+
+def _slots() -> list[ClassAd]:
+    """Return the pool's slots, as if its machines were idle."""
+    return [as_idle(slot) for slot in htcondor2.Collector().query(AdType.Startd, 'SlotType =!= "Dynamic"')]
 
 
 def as_idle(slot: ClassAd) -> ClassAd:

@@ -12,7 +12,7 @@ import re
 import shutil
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -103,7 +103,7 @@ class Screen(logging.StreamHandler[TextIO]):
         self._running.clear()  # Snakemake says nothing of a job whose outputs are missing
         if is_stopped() or not (self._failed or self._has_error):
             return f"Stopped: {kept}; so is what sampling and training have begun. The same command continues."
-        lines = [line for job in self._failed.values() for line in (f"Failed: {job.words}", *_reason(job.logs))]
+        lines = [line for job in self._failed.values() for line in (f"Failed: {job.words}", *last_message(job.logs))]
         return "\n".join([*lines, f"{kept.capitalize()}. When the cause is gone, the same command continues."])
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -202,7 +202,7 @@ class Screen(logging.StreamHandler[TextIO]):
         self._failed[error["jobid"]] = replace(job, logs=error["log"])
         reason = f": {error['rule_msg']}" if error["rule_msg"] else ""  # a cluster may not have started it
         # now, too: a job that is tried again (`--retries`) writes over its log
-        return "\n".join([f"{_clock(record.created)}  FAILED  {job.words}{reason}", *_reason(error["log"])])
+        return "\n".join([f"{_clock(record.created)}  FAILED  {job.words}{reason}", *last_message(error["log"])])
 
     def _left(self, now: float) -> float | None:
         """Seconds left: for the work at the speed so far, or for the longest job; None if unknown."""
@@ -251,7 +251,7 @@ def _answer(page: str) -> list[str]:
     return [re.sub(r"[*`]", "", block) for block in blocks[1:2] if not block.startswith(("#", "|", "!", "<"))]
 
 
-def _reason(logs: list[str]) -> list[str]:
+def last_message(logs: Sequence[str]) -> list[str]:
     """The last sentence of the first of these logs that has one, and its path."""
     for log in filter(Path.is_file, map(Path, logs)):
         lines = own_lines(log.read_text(errors="replace"))
