@@ -1,7 +1,9 @@
 """`arc-refinery doctor`: what it checks, what it finds wrong, and what it tells."""
 
 import json
+import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,6 +96,21 @@ def test_other_versions_and_missing_packages_are_named(tmp_path: Path):
 def test_pins_that_are_not_there_are_named(tmp_path: Path):
     with pytest.raises(InputError, match=r"pins\.txt: cannot be read .*; run this in the checkout"):
         machine.software(tmp_path / "pins.txt")
+
+
+def test_where_pip_has_installed_it_the_ranges_of_the_package_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "pins.txt").write_text("numpy==1.0\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    for pins in ("pins.txt", "missing.txt"):
+        finding = machine.software(tmp_path / pins)
+        assert (finding.outcome, finding.check) == ("passed", "packages are in the ranges of arc-refinery")
+    needed = ["numpy>=2", "scipy>=99; python_version > '3'", "absent-package", 'torch>=99; extra == "gpu"']
+    needed += ['absent-extra; extra == "gpu"', 'absent-backport; python_version < "3"']
+    monkeypatch.setattr(machine, "requires", lambda _: needed)
+    finding = machine.software(tmp_path / "pins.txt")
+    assert finding.outcome == "failed" and re.fullmatch(
+        r"scipy [\d.]+, expected >=99, absent-package is missing, torch [\d.]+(\+cpu)?, expected >=99", finding.found
+    )
 
 
 # the GPU, which is not there: as torch would tell of it

@@ -4,13 +4,15 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, distributions, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from arc_refinery.config import Experiment, Needs, Sandbox
@@ -28,7 +30,13 @@ BFLOAT16_CAPABILITY = 8  # Ampere
 
 
 def software(pins: Path) -> Finding:
-    """Check that the packages of a pinned set are installed in those versions; other packages do not matter."""
+    """Check that the packages of a pinned set are installed in those versions; other packages do not matter.
+
+    Outside the environments of a checkout, the ranges count that `pip install` has gone by.
+    """
+    made_by_make = Path(sys.prefix).is_relative_to(Path(__file__).parents[3])
+    if not made_by_make and not pins.exists():
+        return _ranges()
     check = f"packages are as pinned in {pins}"
     try:
         lines = [line.strip() for line in pins.read_text().splitlines()]
@@ -45,10 +53,37 @@ def software(pins: Path) -> Finding:
     }
     if not missing and not other:
         return Finding(check, "passed", f"all {len(pinned)}, Python {platform.python_version()}")
+    if not made_by_make:
+        return _ranges()
     faults = [f"{name} {version}, pinned {wanted}" for name, (version, wanted) in other.items()]
     faults += [f"{name} is missing" for name in missing]
+    return Finding(check, "failed", _first(faults), "recreate this environment: docs/run.md")
+
+
+def _ranges() -> Finding:
+    """Check the versions of what the package requires; of an extra, only what is installed."""
+    faults, n_checked = [], 0
+    for requirement in map(Requirement, requires("arc-refinery") or ()):
+        is_extra = requirement.marker and "extra" in str(requirement.marker)
+        if requirement.marker and not is_extra and not requirement.marker.evaluate():
+            continue
+        try:
+            installed = version(requirement.name)
+        except PackageNotFoundError:
+            faults += [] if is_extra else [f"{requirement.name} is missing"]
+            continue
+        n_checked += 1
+        if not requirement.specifier.contains(installed, prereleases=True):
+            faults.append(f"{requirement.name} {installed}, expected {requirement.specifier}")
+    check, advice = "packages are in the ranges of arc-refinery", "pip install --upgrade <the folder of arc-refinery>"
+    if faults:
+        return Finding(check, "failed", _first(faults), advice)
+    return Finding(check, "passed", f"all {n_checked}, Python {platform.python_version()}")
+
+
+def _first(faults: Sequence[str]) -> str:
     more = f", and {len(faults) - MAX_NAMED} more" if len(faults) > MAX_NAMED else ""
-    return Finding(check, "failed", ", ".join(faults[:MAX_NAMED]) + more, "recreate this environment: docs/run.md")
+    return ", ".join(faults[:MAX_NAMED]) + more
 
 
 def pins_of(job: JobKind, wants_gpu: bool) -> Path:
