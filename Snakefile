@@ -20,8 +20,13 @@ from arc_refinery.sampling.gpu_memory import memory_warnings
 
 min_version("9.19")
 
-# Snakemake would merge a --configfile into the default's keys; jobs get the keys alone
-if not workflow.configfiles and not {"experiment", "base"} & set(config):
+# Snakemake merges a --configfile into the keys of a `configfile:`, also of a workflow with this one as a module (snakedeploy);
+# jobs get the keys alone
+typed = workflow.config_settings.overwrite_config
+names = {"experiment", "base"} & set(typed)
+if names and all(config.get(name) == typed[name] for name in names):
+    config = typed
+elif not workflow.configfiles and not {"experiment", "base"} & set(config):
 
     configfile: "config/config.yaml"
 

@@ -12,7 +12,7 @@ from arc_refinery.config.experiment import DISK_MB
 
 def config_origin() -> str:
     """The file to blame for a wrong key."""
-    files = [str(path) for path in workflow.configfiles]
+    files = [str(path) for path in workflow.overwrite_configfiles or workflow.configfiles]
     return files[-1] if files else "config/config.yaml"
 
 

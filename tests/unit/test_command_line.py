@@ -205,6 +205,13 @@ def test_a_wrong_command_is_named(
     assert said in capsys.readouterr().err
 
 
+def test_an_argument_without_a_flag_is_not_named_as_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    assert run(monkeypatch, "dev new-domain 1x") == 2
+    assert "new-domain: name is '1x'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", ["--help", "tasks select --help", "stage --help", "predictions"])
 @pytest.mark.parametrize("buffered", ["", "1"])
 def test_a_closed_pipe_ends_a_command_quietly(words: str, buffered: str):

@@ -1,5 +1,6 @@
 """Projects outside a checkout: laid out by a package that pip has installed, or with this workflow as a module."""
 
+import re
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.snakemake
 
 
 MODULE = """
-configfile: "config/quick.yaml"
+configfile: "config/config.yaml"
 
 module arc_refinery:
     snakefile: {snakefile!r}
@@ -28,15 +29,17 @@ use rule * from arc_refinery
 
 
 def test_other_workflows_use_it_as_a_module(pristine: Checkout, tmp_path: Path):
-    """`workflow/Snakefile` of the repository is the module; configs and embedded models are the project's own."""
+    """As snakedeploy writes it; configs and embedded models are the project's own."""
     (tmp_path / "workflow").mkdir()
     for name in ("config", "workflow/models"):
         (tmp_path / name).symlink_to(ROOT / name)
     snakefile = str(pristine.folder / "workflow/Snakefile")
     (tmp_path / "workflow/Snakefile").write_text(MODULE.format(snakefile=snakefile))
     own = Checkout(tmp_path)
-    assert own.planned() == pristine.planned("--configfile", "config/quick.yaml")
-    done = own.snakemake("--cores", "1", "results/quick/questions/arithmetic.parquet")
+    assert own.planned() == pristine.planned()
+    quick = ("--configfile", "config/quick.yaml")
+    assert own.planned(*quick) == pristine.planned(*quick)  # without the keys of the file above
+    done = own.snakemake("--cores", "1", "results/quick/questions/arithmetic.parquet", *quick)
     assert done.returncode == 0, done.stderr
     catalog = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text())["usage"]
     assert (ROOT / catalog["mandatory-flags"]["flags"].removeprefix("--configfile ")).exists()
@@ -94,4 +97,18 @@ def test_an_empty_folder_stays_the_one_where_the_command_was_typed(tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     init.Init(folder=".").run()
     assert Path("Snakefile").is_file()
+    links = [(page, to) for page in tmp_path.rglob("*.md") for to in re.findall(r"\]\(([^)#:]+)", page.read_text())]
+    assert links and all((page.parent / to).exists() for page, to in links)
+    with pytest.raises(InputError, match=r"^folder: .* it has files"):  # it has no flag
+        init.Init(folder=".").check_outputs()
     assert Path.cwd() == tmp_path and not [path for path in tmp_path.iterdir() if path.name.startswith("tmp")]
+
+
+def test_caches_and_files_of_editors_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("Snakefile", *(f"{part}/__pycache__/x.pyc" for part in init.PARTS[1:]), "examples/.own.py.swp"):
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).touch()
+    monkeypatch.setattr(init, "project_files", lambda: tmp_path / "source")
+    init.Init(folder=str(tmp_path / "project")).run()
+    files = [path.name for path in (tmp_path / "project").rglob("*") if path.is_file()]
+    assert files == ["Snakefile"]

@@ -57,19 +57,22 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def check_outputs(arguments: Mapping[str, Any], declared: Outputs) -> None:
-    """Raise `InputError` if a command would replace an input or something that it did not make."""
+def check_outputs(arguments: Mapping[str, Any], declared: Outputs, label: Callable[[str], str] = flag_of) -> None:
+    """Raise `InputError` if a command would replace an input or something that it did not make.
+
+    `label` is what a person types for the field of an argument.
+    """
     named = [pair for name, value in arguments.items() if name not in declared for pair in _texts(name, value)]
-    taken = {os.path.realpath(path): f"is read by {flag_of(name)}" for name, path in named}
+    taken = {os.path.realpath(path): f"is read by {label(name)}" for name, path in named}
     for name, outputs in declared.items():
         for output in outputs:
-            where = f"{flag_of(name)}: {output.path}"
+            where = f"{label(name)}: {output.path}"
             if (place := os.path.realpath(output.path)) in taken:
                 raise InputError(f"{where} {taken[place]}, and would be replaced; name another output")
-            taken[place] = f"is also written by {flag_of(name)}"
+            taken[place] = f"is also written by {label(name)}"
             if fault := _fault(output):
                 raise InputError(f"{where} {fault}")
-    _check_apart([(flag_of(name), output) for name, outputs in declared.items() for output in outputs])
+    _check_apart([(label(name), output) for name, outputs in declared.items() for output in outputs])
 
 
 def _check_apart(outputs: Sequence[tuple[str, Output]]) -> None:

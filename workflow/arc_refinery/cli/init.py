@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+from functools import partial
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -51,6 +52,10 @@ class Init(Command):
                         _copy_folder(source / part, unfinished / part)
                     else:
                         shutil.copy(source / part, unfinished / part)
+                for page in unfinished.rglob("*.md"):
+                    page.write_text(
+                        re.sub(r"\[([^]]*)\]\(([^)#:]+)(#[^)]*)?\)", partial(_link, page), page.read_text())
+                    )
                 for link, target in LINKS.items():
                     (unfinished / link).symlink_to(target)
                 for path in unfinished.iterdir():
@@ -66,10 +71,20 @@ def _copy_folder(source: Path, copy: Path) -> None:
     """Copy a folder; raises `OSError` at the first file that cannot be copied, where shutil would go on."""
     copy.mkdir()
     for path in sorted(source.iterdir()):
+        if path.name.startswith((".", "__pycache__")):
+            continue  # of an editor, of Python
         if path.is_dir():
             _copy_folder(path, copy / path.name)
         else:
             shutil.copy(path, copy / path.name)
+
+
+def _link(page: Path, link: re.Match[str]) -> str:
+    """Return a link to a file; of one that stays in the repository only its words and its path there."""
+    if (page.parent / link[2]).exists():
+        return link[0]
+    path = re.sub(r"^(\.\./)+", "", link[2])
+    return f"{link[1]} ({path} of the repository)" if path not in link[1] else f"{path} of the repository"
 
 
 def _package_name(name: str) -> str:

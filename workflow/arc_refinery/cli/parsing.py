@@ -99,13 +99,13 @@ def rules_for(kind: type[Command]) -> ConstructorRegistry:
     return registry
 
 
-def _place(kind: type[BaseModel], place: Sequence[int | str]) -> tuple[int | str, ...]:
+def _place(kind: type[Command], place: Sequence[int | str]) -> tuple[int | str, ...]:
     """Return where a fault is: the flag, and the place in its value. Flags of a section have no prefix."""
     if not place:
         return ()
     is_section = isinstance(kind.model_fields[str(place[0])].annotation, type(BaseModel))
     first, *rest = place[1:] if is_section and place[1:] else place
-    return (flag_of(str(first)), *rest)
+    return (kind.label(str(first)), *rest)
 
 
 def completion() -> str:
