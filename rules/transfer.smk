@@ -6,7 +6,7 @@ from snakemake.resources import Resource
 from arc_refinery.config.layers import Layers
 from arc_refinery.errors import InputError
 from arc_refinery.reporting.provenance import COMMIT, commit
-from arc_refinery.runs.project import check_that_it_travels
+from arc_refinery.runs.project import check_archive, check_that_it_travels
 from arc_refinery.sampling.shard import progress_path
 
 os.environ[COMMIT] = commit()  # the profile lets it reach jobs, which have the code without its history
@@ -45,6 +45,8 @@ def also_written(rule):
 GOES_ALONG = code_and_config()
 if workflow.is_main_process:
     try:
+        if not image and (archive := os.environ.get("ARC_REFINERY_ENVIRONMENT")):
+            check_archive(archive)
         check_that_it_travels(GOES_ALONG)
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -524,8 +525,22 @@ def test_missing_files_are_all_named_with_their_keys(content: dict[str, Any], tm
     wording(caught.value)
 
 
+@pytest.mark.parametrize("index", [None, "model.safetensors", "pytorch_model.bin"])
+def test_weights_that_are_missing_are_named(index: str | None, content: dict[str, Any], tmp_path: Path):
+    shutil.copy(ROOT / "workflow/models/tiny/config.json", tmp_path)
+    missing = "model.safetensors"
+    if index:
+        missing = "part-2.safetensors"
+        (tmp_path / "part-1.safetensors").touch()
+        weights = {"a": "part-1.safetensors", "b": missing}
+        (tmp_path / f"{index}.index.json").write_text(json.dumps({"weight_map": weights}))
+    content["model"]["path"] = str(tmp_path)
+    with pytest.raises(ConfigError, match=rf"mine\.yaml: {tmp_path}/{missing}: no such file"):
+        check_files(ArcExperiment.model_validate(content), "mine.yaml")
+
+
 def test_files_that_are_there_are_accepted(content: dict[str, Any], tmp_path: Path):
-    for name in ("config.json", "rows.jsonl", "ids.txt"):
+    for name in ("config.json", "pytorch_model.bin", "rows.jsonl", "ids.txt"):
         (tmp_path / name).write_text("00576224")
     content["model"]["path"] = str(tmp_path)
     content["problems"] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}

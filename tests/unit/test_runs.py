@@ -13,6 +13,7 @@ import pytest
 from messages import Wording
 
 from arc_refinery.runs import lock as runs
+from arc_refinery.runs.project import keep_edited
 
 HERE = socket.gethostname()
 RUN = """
@@ -171,3 +172,15 @@ def test_without_flock_snakemakes_own_lock_stays(folder, monkeypatch: pytest.Mon
     said: list[str] = []
     assert runs.acquire_run_lock(folder, said.append) is None
     assert locked(folder) and "`snakemake --unlock`" in said[0]
+
+
+def test_a_page_that_was_edited_is_kept_and_one_that_was_not_stays(tmp_path: Path):
+    said: list[str] = []
+    pages = [tmp_path / name for name in ("a.md", "b.html", "unknown.md", "missing.md")]
+    for page in pages[:3]:
+        page.write_text(page.name)
+    made = dict.fromkeys(pages[1:], pages[1].stat().st_mtime) | {pages[0]: 1000.0, pages[2]: None}
+    keep_edited(made, said.append)
+    (kept,) = tmp_path.glob("a.md.edited-*")
+    assert kept.read_text() == "a.md" and [str(kept) in text for text in said] == [True]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [kept.name, "b.html", "unknown.md"]

@@ -17,7 +17,7 @@ from arc_refinery.config.experiment import Experiment, Needs, Resources, Wanted
 from arc_refinery.config.layers import Layers, read_config
 from arc_refinery.config.sampling import BACKENDS, BackendName
 from arc_refinery.errors import InputError
-from arc_refinery.models.shape import names_of, weight_names, without_module
+from arc_refinery.models.shape import missing_weights, names_of, weight_names, without_module
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
@@ -137,7 +137,7 @@ def check_files(
     faults = [fault for file in wanted if (fault := file.fault)]
     if not faults and contents:
         faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
-        faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
+        faults += [*_faults_of_weights(experiment), *_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
         raise ConfigError("\n".join(map(Layers.of(config or {}, origin).blamed, faults)))
 
@@ -160,6 +160,15 @@ def _faults_of_places(experiment: Experiment) -> list[str]:
     return [
         *(f"{path} is a file, but a folder is written there; move it away" for path in folders if path.is_file()),
         *(f"{path} is a folder, but a file is written there; move it away" for path in files if path.is_dir()),
+    ]
+
+
+def _faults_of_weights(experiment: Experiment) -> list[str]:
+    models = {model.path for model in (experiment.model, *experiment.samplers.values()) if not model.download}
+    return [
+        f"{Path(path, name)}: no such file; expected the weights of the model"
+        for path in sorted(models)
+        for name in missing_weights(Path(path))[:1]
     ]
 
 

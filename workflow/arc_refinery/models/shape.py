@@ -167,6 +167,16 @@ def weight_names(folder: Path) -> list[str]:
     return [name for name in header if name != "__metadata__"]
 
 
+def missing_weights(folder: Path) -> list[str]:
+    """Return the files of weights that a model's folder lacks."""
+    for stem in ("model.safetensors", "pytorch_model.bin"):
+        if (index := folder / f"{stem}.index.json").is_file():
+            files = read_json(index, f"an index of weights{_AGAIN}", _Index)["weight_map"].values()
+            return sorted({str(name) for name in files if not (folder / str(name)).is_file()})
+    has_any = any(path.is_file() for end in ("safetensors", "bin") for path in folder.glob(f"*.{end}"))
+    return [] if has_any else ["model.safetensors"]
+
+
 def without_module(targets: Iterable[str], modules: Iterable[str]) -> list[str]:
     """Return the names in `lora.target_modules` that no module of a network has: peft leaves them out in silence."""
     words_of_names = (name.split(".") for name in modules)

@@ -1,7 +1,8 @@
 """Files of a project that are not part of the package: Snakefile, rules, profiles, configs, embedded models."""
 
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -24,6 +25,26 @@ def project_files() -> Path:
         if place.name == "Snakefile" and place.is_file():
             return place.resolve().parent
     raise InputError("arc-refinery was installed without its Snakefile; install it again, without --target")
+
+
+def keep_edited(made: Mapping[Path, float | None], warn: Callable[[str], object]) -> None:
+    """Rename files that were edited after a run had made them, at these times."""
+    for path, seconds in made.items():
+        if seconds and path.is_file() and path.stat().st_mtime > seconds + 1:
+            kept = path.with_name(f"{path.name}.edited-{time.strftime('%Y-%m-%dT%H-%M-%S')}")
+            path.rename(kept)
+            warn(f"{path}: was edited since a run made it, and is made again; your text is in {kept}")
+
+
+def check_archive(environment: str) -> None:
+    """Raise `InputError` if this archive is not here, or a folder; an absolute path may be on other machines only."""
+    path = Path(environment)
+    if path.is_dir() or not (path.exists() or path.is_absolute()):
+        found = "is a folder" if path.is_dir() else "no such file"
+        raise InputError(
+            f"ARC_REFINERY_ENVIRONMENT: {path}: {found}; expected an archive of an environment: "
+            "tar -C <environment> -czf environment.tar.gz ."
+        )
 
 
 def check_that_it_travels(paths: Iterable[str]) -> None:
