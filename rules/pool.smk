@@ -3,6 +3,7 @@
 from arc_refinery.config import Compared
 from arc_refinery.errors import InputError
 from arc_refinery.runs.ending import end_on_signals, interrupt_once
+from arc_refinery.runs.project import keep_edited
 
 POOL_RUNS = Path("logs/condor")  # the folders of runs under profiles/condor
 
@@ -54,13 +55,22 @@ def warn_about_cores():
 
 
 def check_image():
-    """Refuse an image within an image; say so if an image is named and not used, or asked for and not named."""
+    """Refuse an image within an image, and one that is asked for and not named; say so if one is named and not used."""
     if on_htcondor() and runs_in_image:
         raise WorkflowError("--sdm apptainer: the profiles for HTCondor run jobs in ARC_REFINERY_IMAGE; leave it out")
     if image and not on_htcondor() and not runs_in_image:
         logger.warning(f"ARC_REFINERY_IMAGE is {image}, and jobs run without it; add --sdm apptainer, or unset it")
     if runs_in_image and not image:
-        logger.warning("--sdm apptainer: jobs run without an image; export ARC_REFINERY_IMAGE=/path/to/image.sif")
+        raise WorkflowError("--sdm apptainer: there is no image; export ARC_REFINERY_IMAGE=/path/to/image.sif")
+
+
+def keep_edited_pages():
+    """Keep pages that somebody has edited, before Snakemake removes them to make them again."""
+    outputs = [
+        output for job in workflow.dag.needrun_jobs() for output in job.output if output.endswith((".md", ".html"))
+    ]
+    made = {output: workflow.persistence.metadata(output) for output in outputs}
+    keep_edited({Path(output): record.endtime for output, record in made.items() if record}, logger.warning)
 
 
 def on_htcondor():
@@ -93,6 +103,7 @@ onstart:
     else:
         end_on_signals()
     check_image()
+    keep_edited_pages()
     watch_condor_jobs()
     if this_run and not workflow.local_exec and not on_htcondor():
         this_run.leaves_jobs_in(workflow.executor_plugin.name)

@@ -202,6 +202,15 @@ def test_success_ends_with_the_first_sentence_of_the_report(
     assert run.screen.end(has_succeeded=True).splitlines()[1:] == [*shown, f"Report: {tmp_path / 'x.html'}"]
 
 
+def test_a_run_of_the_last_rule_alone_ends_with_the_report_that_is_there(tmp_path: Path):
+    for name in ("x.md", "x.html"):
+        (tmp_path / name).write_text("# Experiment x\n\n**Yes**.\n\nMore.\n")
+    run = Run(tmp_path / "x.html")
+    run.begin(1)
+    run.log("job_info", jobid=1, rule_name="all", log=[])
+    assert run.screen.end(has_succeeded=True).splitlines()[1:] == ["Yes.", f"Report: {tmp_path / 'x.html'}"]
+
+
 def test_ctrl_c_is_not_a_failure(tmp_path: Path):
     run = Run()
     run.begin()

@@ -56,7 +56,7 @@ def test_rules_run_in_the_image_with_the_code_of_the_checkout(machine: Machine):
 
 @pytest.mark.parametrize(
     ("flags", "image", "status"),
-    [([], IMAGE, 0), (["--sdm", "apptainer"], "", 0), (["--sdm", "apptainer", "--profile", "condor"], IMAGE, 1)],
+    [([], IMAGE, 0), (["--sdm", "apptainer"], "", 1), (["--sdm", "apptainer", "--profile", "condor"], IMAGE, 1)],
     ids=["named", "asked", "pool"],
 )
 def test_an_image_that_is_not_used_and_one_within_another_are_named(

@@ -96,7 +96,9 @@ class Screen(logging.StreamHandler[TextIO]):
             jobs = "1 job" if self._n_jobs == 1 else f"{self._n_jobs} jobs"
             end = [f"{jobs} in {duration(time.time() - self._began)}."]
             pages = self._pages + [page for job in self._running.values() for page in job.pages]
-            return "\n".join(end + [line for page in pages for line in (*_answer(page), f"Report: {page}")])
+            return "\n".join(
+                end + [line for page in dict.fromkeys(pages) for line in (*_answer(page), f"Report: {page}")]
+            )
         kept = f"{len(self._finished)} of {self._n_jobs} jobs are finished and kept"
         if self._quiet & {"all", "progress"}:  # Snakemake does not say which jobs finish
             kept = "finished jobs are kept"
@@ -168,7 +170,10 @@ class Screen(logging.StreamHandler[TextIO]):
     def _start(self, record: logging.LogRecord) -> str:
         job = record.__dict__
         if not job["log"]:  # the run's target, such as `pretrain`
-            self._n_jobs -= job["rule_name"] != "all"
+            if job["rule_name"] != "all":
+                self._n_jobs -= 1
+            elif self._report and self._report.exists():  # also if no other job runs
+                self._pages.append(str(self._report))
             return ""
         outputs, values = job["output"] or [], ", ".join(job["wildcards"].values())
         words = job["rule_msg"] or f"{job['rule_name']} {values}".strip()
