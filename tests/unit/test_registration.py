@@ -1,7 +1,8 @@
 """What an experiment declares before its evaluation begins, and what the report says of later changes."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,23 @@ def test_a_damaged_file_is_named(text: str, tmp_path: Path):
     (folder / FILE).write_text(text)
     with pytest.raises(InputError, match=f"{FILE}: .*move it away"):
         limits(declared(), folder)
+
+
+@pytest.mark.parametrize("changes", [{"hash": "0" * 16}, {"settings": {"seed": 5}}, {"hash": None}])
+def test_a_declaration_that_was_edited_is_refused(changes: dict[str, Any], tmp_path: Path):
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    run(declared(), folder)
+    (line,) = lines(folder)
+    (folder / FILE).write_text(f"{json.dumps({**line, **changes})}\n")
+    for use in (lambda: run(declared(), folder), lambda: limits(declared(), folder)):
+        with pytest.raises(InputError, match="hash"):
+            use()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_pipe_and_a_folder_in_its_place_are_named(make: Callable[[Path], None], tmp_path: Path):
+    make(tmp_path / FILE)
+    for use in (lambda: run(declared(), tmp_path), lambda: limits(declared(), tmp_path)):
+        with pytest.raises(InputError, match=f"{FILE}: is a"):
+            use()

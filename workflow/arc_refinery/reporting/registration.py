@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 
 from arc_refinery import records
 from arc_refinery.config import Compared
+from arc_refinery.errors import InputError
 from arc_refinery.files import append, atomic_write, checked, reading
 from arc_refinery.reporting.provenance import result_settings
 
@@ -28,6 +29,7 @@ PROMPTS = "prompts.parquet"  # of a turn: no result of it
 
 
 class _Line(BaseModel):
+    hash: str
     settings: dict[str, Any]
     sets: list[str] = []
 
@@ -98,10 +100,15 @@ def _has_entries(progress: Path) -> bool:
 
 
 def _read(path: Path) -> list[Any]:
+    """Return the lines of the file, none of which was edited."""
     advice = "move it away, and the report no longer says what was declared first"
     with reading(path, advice):
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
-        return list(checked(_Lines, lines, str(path), f"what was declared; {advice}"))
+        checked(_Lines, lines, str(path), f"what was declared; {advice}")
+    for number, line in enumerate(lines, 1):
+        if line["hash"] != records.settings_hash(line["settings"]):
+            raise InputError(f"{path}, line {number}: its hash is not that of its settings: it was edited; {advice}")
+    return lines
 
 
 def _as_json(settings: Mapping[str, Any]) -> Any:
