@@ -10,7 +10,7 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import ConfigError, check_files, load_experiment
-from arc_refinery.config.layers import merged
+from arc_refinery.config.layers import merged, read_yaml
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.stages import load
@@ -207,3 +207,21 @@ def test_a_kind_whose_module_fails_is_named(
         load_experiment(mine)
     with pytest.raises(InputError, match=f"kind is 'failing_kind'; .*{reason}"):
         load("train", "failing_kind")
+
+
+@pytest.mark.parametrize("section", ["compare", "evaluation", "training"])
+def test_aliases_that_expand_without_end_are_refused(section: str, tmp_path: Path):
+    lines = [f"{section}:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    config = tmp_path / "mine.yaml"
+    config.write_text("\n".join([f"base: {DEMO}", "experiment: x", *lines]))
+    with pytest.raises(ConfigError, match=r"mine\.yaml: its aliases expand to more than"):
+        load_experiment(config)
+
+
+def test_aliases_of_ordinary_size_are_values(tmp_path: Path):
+    config = tmp_path / "mine.yaml"
+    config.write_text(f"base: {DEMO}\nexperiment: x\nsandbox: &limits {{cpu_seconds: 7}}\n")
+    assert load_experiment(config).sandbox.cpu_seconds == 7
+    config.write_text("a: &a [1, 2]\nb: [*a, *a]\nc: {<<: &d {e: 1}, f: *d}\n")
+    assert read_yaml(config) == {"a": [1, 2], "b": [[1, 2], [1, 2]], "c": {"e": 1, "f": {"e": 1}}}

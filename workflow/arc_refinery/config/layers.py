@@ -19,6 +19,7 @@ from arc_refinery.config.base import ConfigError
 from arc_refinery.files import in_words, read_json, read_text
 
 _MISSING = object()
+MOST_VALUES = 100_000  # in a file, with those of its aliases; the largest of ours has hundreds
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,24 @@ class _Loader(yaml.SafeLoader):
         return str(super().construct_scalar(node))
 
 
+def _n_values(node: yaml.Node | None, known: dict[int, int]) -> int:
+    """Return the number of values in a part of a file, with those of its aliases as often as they are named."""
+    if isinstance(node, yaml.CollectionNode) and id(node) not in known:
+        known[id(node)] = 0  # of a part that contains itself
+        known[id(node)] = sum(
+            _n_values(inner, known) for item in node.value for inner in (item if isinstance(item, tuple) else [item])
+        )
+    return known.get(id(node), 1)
+
+
 def read_yaml(path: Path, where: str = "") -> dict[str, Any]:
     """Return the keys of a YAML file; `where` precedes its name in messages. Raises `ConfigError`."""
     text = read_text(path, "a config in YAML")
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
+        if _n_values(node, {}) > MOST_VALUES:
+            raise ConfigError(f"{where}{path}: its aliases expand to more than {MOST_VALUES:,} values; write fewer")
         content = None if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
