@@ -1,7 +1,9 @@
 """The chat template's text around what the model writes: texts by hand, and Qwen3's own rendering of the whole."""
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,8 +11,9 @@ from checkout import TINY, TINY_TOOLS
 
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Segment
+from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
+from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer, check_folder
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -217,3 +220,13 @@ def test_templates_that_cannot_carry_calls(template: str, says: str):
     tokenizer.chat_template = template
     with pytest.raises(InputError, match=says):
         ToolRenderer(tokenizer, Toolbox().schemas, True, END).check()
+
+
+@pytest.mark.parametrize(
+    "expression", ["1 / 0", "messages[9].x.y", "messages.pop()", "raise_exception('no')", "{}['a'].b"]
+)
+def test_a_template_whose_expressions_fail_is_named(expression: str, tmp_path: Path):
+    shutil.copytree(TINY_TOOLS, tmp_path / "model")
+    (tmp_path / "model/chat_template.jinja").write_text(f"{{{{ {expression} }}}}")
+    with pytest.raises(InputError, match="does not support tool calls"):
+        check_folder(tmp_path / "model", Generation(max_turn_tokens=64, max_episode_tokens=256))

@@ -12,8 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
-from jinja2 import TemplateError as JinjaError
-
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import folder_template, opened_thought, render_limit, special_marks, without_marks
 from arc_refinery.records.tool_use import Segment
@@ -225,7 +223,7 @@ class ToolRenderer:
                 return str(self.tokenizer.apply_chat_template(list(messages), tokenize=False, **options))
         except ModelError:
             raise
-        except (ValueError, TypeError, JinjaError) as error:
+        except Exception as error:  # noqa: BLE001  # whatever its expressions raise
             raise InputError(f"{self._model}: its chat template does not support tool calls ({error})") from None
 
 
