@@ -538,8 +538,32 @@ def test_an_unknown_model_is_an_error_of_the_command_and_no_warning(wording: Wor
     wording(caught.value)
 
 
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize(("kind", "is_tied"), [("gemma", True), ("qwen2", False), (None, False)])
+def test_embeddings_are_tied_as_the_library_has_it_where_the_file_does_not_say(
+    kind: str | None, is_tied: bool, tmp_path: Path
+):
+    (tmp_path / "config.json").write_text(json.dumps(SIZES | ({"model_type": kind} if kind else {})))
+    assert shape_of(str(tmp_path)).tie_word_embeddings is is_tied
+
+
 @pytest.mark.parametrize(
-    ("config", "key"), [({"hidden_size": 8}, "intermediate_size"), ({"num_experts": 8}, "num_experts")]
+    ("config", "key"),
+    [
+        ({"hidden_size": 8}, "intermediate_size"),
+        ({"num_experts": 8}, "num_experts"),
+        (SIZES | {"model_type": "deepseek_v2", "n_routed_experts": 64}, "n_routed_experts"),
+        (SIZES | {"kv_lora_rank": 512}, "kv_lora_rank"),
+        (SIZES | {"model_type": "starcoder2"}, "starcoder2"),
+    ],
 )
 def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[str, int], key: str, wording: Wording):
     (tmp_path / "config.json").write_text(json.dumps(config))

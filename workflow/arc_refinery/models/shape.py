@@ -126,6 +126,13 @@ class _Sizes(BaseModel):
     layer_types: list[str] | None = None
 
 
+# Keys of config.json of layers that are not counted: experts, compressed keys and values, state spaces
+_OTHER_LAYERS = re.compile(r"expert|_lora_rank$|^mamba|^ssm|^linear_(num|key|value)|hybrid")
+# With the layers of `Shape`; the value: whether the embedding is also the last matrix if config.json does not say so
+_COUNTED = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "granite"), False)
+_COUNTED |= dict.fromkeys(("gemma", "gemma2", "cohere", "smollm3"), True)
+
+
 class _Index(BaseModel):
     weight_map: dict[str, Any]
 
@@ -147,9 +154,12 @@ def shape_of(model_path: str) -> Shape:
         path = _cached(model_path)
     expected = "the config.json of a dense decoder, such as Llama and Qwen3"
     config = read_json(path, expected, dict[str, Any])
-    if experts := {"num_experts", "num_local_experts"} & config.keys():
-        raise ModelError(f"{path}: has {experts.pop()}; expected {expected}")
-    return _shape(checked(_Sizes, config, str(path), expected))
+    if other := [key for key in config if _OTHER_LAYERS.search(key) and config[key]]:
+        raise ModelError(f"{path}: has {other[0]}; expected {expected}")
+    checked(_Sizes, config, str(path), expected)
+    if config.setdefault("model_type", "llama") not in _COUNTED:
+        raise ModelError(f"{path}: has the model_type {config['model_type']!r}; expected {expected}")
+    return _shape(config)
 
 
 def weight_names(folder: Path) -> list[str]:
@@ -215,7 +225,7 @@ def _shape(config: dict[str, Any]) -> Shape:
         num_key_value_heads=config.get("num_key_value_heads") or heads,
         head_dim=config.get("head_dim") or config["hidden_size"] // heads,
         vocab_size=config["vocab_size"],
-        tie_word_embeddings=config.get("tie_word_embeddings", False),
+        tie_word_embeddings=config.get("tie_word_embeddings", _COUNTED[config["model_type"]]),
         attends_to_all=not attention_obstacle(config),
         has_head_norms=config.get("model_type") == "qwen3",
     )

@@ -75,8 +75,12 @@ class TransformersSampler:
             return 0
         if self.device == "cpu":
             return SAMPLED_TOKENS  # results depend on it, so not on the machine
+        try:
+            shape = shape_of(self.model.path)
+        except ModelError:  # of layers that are not counted
+            return 0
         free = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-        return sampled_tokens(shape_of(self.model.path), WIDTH[self.model.dtype], self.decoding.max_output_tokens, free)
+        return sampled_tokens(shape, WIDTH[self.model.dtype], self.decoding.max_output_tokens, free)
 
     def sample_turns(self, contexts: Sequence[list[int]], seeds: Sequence[int]) -> list[list[int]]:
         seed = stream_seed(*seeds) % 2**32  # one random generator for the whole batch
