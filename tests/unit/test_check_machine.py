@@ -1,12 +1,15 @@
 """envs/check-machine.sh refuses a machine before anything is downloaded; each command that it asks is replaced."""
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from packaging.specifiers import SpecifierSet
 
 OLD = 'case "$2" in *version_info*) echo 3.9;; esac'
 PYTHON = "python{}.{}".format(*sys.version_info)
@@ -55,6 +58,12 @@ def test_uv_installs_python_where_there_is_none(tmp_path: Path):
     uv = f'[ "$2" = install ] && touch {tmp_path}/installed; [ -e {tmp_path}/installed ] && echo {sys.executable}'
     done = check(tmp_path, python3=OLD, uv=uv, touch='exec /usr/bin/touch "$@"')
     assert done.stdout.strip().splitlines()[-1] == sys.executable, done.stderr
+
+
+def test_pip_takes_the_same_pythons():
+    listed = re.search(r'^versions="(.*?)"', (ROOT / "envs/check-machine.sh").read_text(), re.MULTILINE)
+    bounds = SpecifierSet(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"])
+    assert listed and listed[1].split() == [f"3.{minor}" for minor in range(30) if f"3.{minor}.1" in bounds]
 
 
 @pytest.mark.parametrize(

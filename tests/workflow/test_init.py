@@ -13,6 +13,7 @@ from checkout import ROOT, Checkout
 
 from arc_refinery.cli import init
 from arc_refinery.errors import InputError
+from arc_refinery.runs.project import PARTS
 
 pytestmark = pytest.mark.snakemake
 
@@ -105,7 +106,7 @@ def test_an_empty_folder_stays_the_one_where_the_command_was_typed(tmp_path: Pat
 
 
 def test_caches_and_files_of_editors_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for name in ("Snakefile", *(f"{part}/__pycache__/x.pyc" for part in init.PARTS[1:]), "examples/.own.py.swp"):
+    for name in ("Snakefile", *(f"{part}/__pycache__/x.pyc" for part in PARTS[1:]), "examples/.own.py.swp"):
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "source" / name).touch()
     monkeypatch.setattr(init, "project_files", lambda: tmp_path / "source")

@@ -182,7 +182,9 @@ def parse(words: Sequence[str]) -> Any:
 
 def _check_unicode(name: str, words: Sequence[str]) -> None:
     if unreadable := [word for word in words if not _is_unicode(word)]:
-        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
+        encoding = sys.getfilesystemencoding()
+        advice = "rename the file" if encoding == "utf-8" else "set a locale with UTF-8: export LC_ALL=C.UTF-8"
+        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid {encoding.upper()}; {advice}", file=sys.stderr)
         sys.exit(2)
 
 
