@@ -401,3 +401,11 @@ def test_a_device_is_never_replaced() -> None:
     with pytest.raises(InputError, match="/dev/null: is a pipe or a device"), atomic_write(Path("/dev/null")):
         pass
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.model
+def test_a_rank_above_the_models_width_is_refused() -> None:
+    model = ModelConfig(path=TINY, window=64)
+    with pytest.raises(InputError, match=r"lora_r: is 129; expected at most 128"):
+        check_trained(model, Lora(lora_r=129), None)
+    check_trained(model, Lora(lora_r=128), None)

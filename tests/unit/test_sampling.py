@@ -437,6 +437,37 @@ def test_a_damaged_adapter_is_refused(
 
 
 @pytest.mark.model
+@pytest.mark.parametrize(
+    ("settings", "saving", "named"),
+    [
+        ({"modules_to_save": ["lm_head"]}, {}, "(lm_head)"),
+        ({}, {"save_embedding_layers": True}, "(lm_head, model.embed_tokens)"),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, {}, "(model.embed_tokens)"),
+    ],
+)
+def test_an_adapter_with_whole_modules_is_refused_by_their_names(
+    settings: dict[str, Any], saving: dict[str, bool], named: str,
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(MODEL.path)
+    adapted = get_peft_model(network, LoraConfig(**{"r": 2, "target_modules": ["q_proj"]} | settings))
+    adapted.save_pretrained(tmp_path / "adapter", **saving)
+    assert f"whole modules or embeddings {named}" in refused(prompts, tmp_path, monkeypatch, tmp_path / "adapter")
+
+
+@pytest.mark.model
+def test_an_adapter_in_a_pickle_is_named(
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = make_adapter(tmp_path / "adapter", MODEL.path) / "adapter_model.safetensors"
+    weights.rename(weights.with_suffix(".bin"))
+    assert "only adapter_model.bin, a pickle" in refused(prompts, tmp_path, monkeypatch, weights.parent)
+
+
+@pytest.mark.model
 @pytest.mark.parametrize("changed", [{"hidden_size": 256, "head_dim": 64}, {"intermediate_size": 512}, {"n_layers": 7}])
 def test_an_adapter_of_another_base_model_is_refused(
     prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int]

@@ -68,6 +68,8 @@ def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
         raise InputError(
             f"lora.target_modules: {model.path} has no module {unknown[0]}; it has {', '.join(names_of(matrices))}"
         )
+    if lora.lora_r > (width := network.get_text_config().hidden_size):
+        raise InputError(f"lora.lora_r: is {lora.lora_r}; expected at most {width}, the hidden size of {model.path}")
     if start is not None:
         _check_adapter(start, model, network)
 
@@ -158,7 +160,7 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
     """
     base_name = str(adapter_config(adapter).get("base_model_name_or_path") or "")
     weights = adapter / ADAPTER_WEIGHTS
-    shapes = _shapes(weights)
+    shapes = adapter_shapes(adapter)
     empty = _modules(network)
     modules = {
         name: (module.in_features, module.out_features)
@@ -194,13 +196,18 @@ def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
         logger.warning("%s: its settings name the base model %r; it is used with %s", adapter, base_name, model.path)
 
 
-def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
+def adapter_shapes(adapter: Path) -> dict[str, tuple[int, ...]]:
     """Return the shape of each matrix of an adapter that has both matrices of every module, all of finite numbers."""
     import torch
     from safetensors import safe_open
 
+    weights = adapter / ADAPTER_WEIGHTS
     if not weights.exists():
-        raise InputError(f"{weights}: no such file; expected a folder with a LoRA adapter as peft saves it")
+        pickled = weights.with_suffix(".bin")
+        found = f"only {pickled.name}, a pickle, which may run code" if pickled.exists() else "no such file"
+        raise InputError(
+            f"{weights}: {found}; expected a folder with a LoRA adapter as peft saves it, with safe_serialization=True"
+        )
     with reading(weights, "save the adapter again"), safe_open(weights, "pt") as file:
         matrices = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     if wrong := [key for key, m in matrices.items() if not (m.is_floating_point() and torch.isfinite(m).all())]:
@@ -209,6 +216,14 @@ def _shapes(weights: Path) -> dict[str, tuple[int, ...]]:
             f"{wrong[0]}; train the adapter again, with a lower learning rate"
         )
     shapes = {key: tuple(matrix.shape) for key, matrix in matrices.items()}
+    if whole := sorted(key for key in shapes if ".lora_" not in key or ".lora_embedding_" in key):
+        names = ", ".join(
+            dict.fromkeys(re.sub(r"^base_model\.model\.|\.base_layer\b.*|\.lora_.*|\.\w+$", "", key) for key in whole)
+        )
+        raise InputError(
+            f"{weights}: also holds whole modules or embeddings ({names}), which are not supported; train it without "
+            "modules_to_save and embeddings in target_modules, or save it with save_embedding_layers=False"
+        )
     modules = {key.partition(".lora_")[0] for key in shapes}
     halves = [name for name in modules if not {f"{name}.lora_A.weight", f"{name}.lora_B.weight"} <= shapes.keys()]
     if halves or not shapes:
