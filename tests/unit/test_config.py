@@ -842,3 +842,12 @@ def test_a_key_of_an_earlier_version_is_named_with_what_became_of_it(content: di
 def test_each_line_on_keys_that_are_gone_is_for_one_of_these():
     named = [re.sub(r"\.\d+", "", place) for place in GONE_KEYS]
     assert [pattern for pattern in GONE if not any(re.fullmatch(pattern, place) for place in named)] == []
+
+
+def test_rows_that_only_an_evaluation_uses_are_not_named_as_trained_on():
+    experiment = load_experiment(ROOT / "config/multi-turn-rl.yaml", Refining)
+    assert experiment.training and [rows.repository for rows in experiment.trained_on() if rows] == [
+        "barc0/200k_HEAVY_gpt4o-description-gpt4omini-code_generated_problems"
+    ]
+    training = experiment.training.model_copy(update={"sets": ("arc-agi-1-evaluation",)})
+    assert not any(experiment.model_copy(update={"training": training}).trained_on())

@@ -1,6 +1,7 @@
 """An adapter that an experiment trained, published: it loads where the checkout is not, and writes the same."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from experiments import words_of
 from hub import TOKEN, Hub, files_of
 from messages import Wording
 from processes import BIN
+from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
 from arc_refinery.config import load_experiment
@@ -111,9 +113,15 @@ def test_the_card_says_what_the_report_says(finished_once: Checkout, hub: Hub, t
     assert limits in card
     assert "transform(" in card.partition("## An example")[2]  # a program that it wrote
     assert load_template(str(output / "wording")) == load_template("compact")
-    assert "](" not in card.replace(
-        "](https://huggingface.co/owner/tiny)", ""
-    )  # no link into a folder that is not there
+    assert set(re.findall(r"\]\((?!https://)[^)]*", card)) == set()  # no link into a folder that is not there
+    assert "No license: none was named" in card and "license" not in yaml.safe_load(metadata)
+    code = card.partition("```python\n")[2].partition("```")[0].replace("max_new_tokens=512", "max_new_tokens=2")
+    hub.add("model", "owner/tiny", files_of(Path(TINY)))
+    variables = hub.environment(tmp_path / "home")
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=output, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_cannot_be_published_says_what_to_do(finished_once: Checkout, hub: Hub, tmp_path: Path, wording: Wording):
@@ -131,6 +139,32 @@ def test_what_cannot_be_published_says_what_to_do(finished_once: Checkout, hub: 
     assert Path(output, "README.md").exists()  # what was written is complete
     wording(refused("--base", "owner/tiny", "--public"))
     wording(refused("--base", "owner/tiny", "--repository", "adapter"))
+    wording(refused("--base", "owner/tiny"))  # it was published before
     hub.add("model", "me/public", {})
-    wording(refused("--base", "owner/tiny", "--repository", "me/public", token=TOKEN))
+    wording(refused("--base", "owner/tiny", "--repository", "me/public", "--overwrite", token=TOKEN))
     assert not hub.commits["model", "me/public", "main"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "nan"])
+def test_damaged_weights_are_not_published(damage: str, finished_once: Checkout, hub: Hub, tmp_path: Path):
+    checkout = finished_once.clone(tmp_path / "checkout")
+    weights = checkout.folder / ADAPTER / "adapter_model.safetensors"
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:5000])
+    else:
+        matrices = load_file(weights)
+        next(iter(matrices.values()))[0, 0] = float("nan")
+        save_file(matrices, weights)
+    done = publish(checkout, hub, tmp_path / "home", "--output", "published", "--base", "owner/tiny")
+    assert done.returncode == 1 and "adapter_model.safetensors: " in done.stderr
+    assert not (tmp_path / "home/published").exists()
+
+
+def test_a_repository_that_is_there_is_overwritten_only_if_asked(finished_once: Checkout, hub: Hub, tmp_path: Path):
+    hub.add("model", "me/public", {"README.md": b"mine"})
+    flags = ["--output", "published", "--base", "owner/tiny", "--repository", "me/public", "--public"]
+    done = publish(finished_once, hub, tmp_path / "home", *flags, HF_TOKEN=TOKEN)
+    assert done.returncode == 1 and "is there already, and public" in done.stderr and "--overwrite" in done.stderr
+    assert hub.commits["model", "me/public", "main"] == {"README.md": b"mine"}
+    done = publish(finished_once, hub, tmp_path / "home", *flags, "--overwrite", HF_TOKEN=TOKEN)
+    assert done.returncode == 0, done.stderr

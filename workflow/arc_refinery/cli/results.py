@@ -275,6 +275,7 @@ class Publish(Command):
     license: config.Line | None = None  # for the card: as the hub names it, such as apache-2.0
     repository: config.Line | None = None  # upload the folder to this repository, owner/name
     public: bool = False  # make a new repository public
+    overwrite: bool = False  # replace a folder that was published before, and files of a repository that is there
 
     def writes(self) -> Outputs:
         from arc_refinery.reporting.model_card import CARD, NAMES
@@ -290,13 +291,17 @@ class Publish(Command):
             raise InputError("--public is for an upload; give --repository owner/name, too")
         if self.repository and not config.HUB_NAME.fullmatch(self.repository):
             raise InputError(f"--repository is {self.repository}; expected owner/name on the hub")
+        if not self.overwrite and self.output.is_dir() and any(self.output.iterdir()):
+            raise InputError(
+                f"--output: {self.output} was published before; give --overwrite to replace it, or name another folder"
+            )
         source = model_card.read_source(Path(self.adapter))
         base = model_card.base_on_hub(source, self.base)
         with atomic_write(self.output) as unfinished:
             model_card.write_folder(source, base, self.license, unfinished)
         print(f"{self.output}: read {model_card.CARD} before others do")
         if self.repository:
-            print(upload_folder(self.output, self.repository, is_private=not self.public))
+            print(upload_folder(self.output, self.repository, is_private=not self.public, may_overwrite=self.overwrite))
 
 
 class Curves(Command):

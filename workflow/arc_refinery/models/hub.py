@@ -10,6 +10,7 @@ huggingface_hub keeps each finished file in its cache, and resumes a file after 
 import errno
 import json
 import logging
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -99,19 +100,26 @@ def fetch_repository(download: Download, folder: Path) -> None:
     logger.info("%s: %d files, %s, commit %s", folder, len(sizes), readable_size(content["bytes"]), snapshot.name)
 
 
-def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
+def upload_folder(folder: Path, repository: str, is_private: bool, may_overwrite: bool) -> str:
     """Upload a folder as a model repository, which is made if there is none; return its address.
 
-    Raises `InputError`, also if it is to be private, and everybody sees it already.
+    Raises `InputError`, also if it is there already: to be private, and public, or not to be overwritten.
     """
     import httpx
     from huggingface_hub import HfApi
 
     api = HfApi()
     try:
+        if api.repo_exists(repository):
+            is_public = not api.model_info(repository).private
+            lacking = ["--public"] * (is_public and is_private) + ["--overwrite"] * (not may_overwrite)
+            if lacking:
+                visibility = "public" if is_public else "private"
+                raise InputError(
+                    f"{repository}: is there already, and {visibility}; to replace its files of these names, give "
+                    f"{' '.join(lacking)}; or name another"
+                )
         address = api.create_repo(repository, private=is_private, exist_ok=True)
-        if is_private and not api.model_info(repository).private:
-            raise InputError(f"{repository}: is there already, and public; give --public, or name another")
         api.upload_folder(
             repo_id=repository, folder_path=folder, commit_message="Upload an adapter with its model card"
         )
@@ -120,7 +128,8 @@ def upload_folder(folder: Path, repository: str, is_private: bool) -> str:
     except (httpx.HTTPError, OSError, ValueError, RuntimeError) as error:  # hf_xet raises RuntimeError
         raise InputError(
             f"{repository}: cannot be uploaded ({_first_line(error)}). {folder} is complete: `hf auth login` on this "
-            "machine with a token that may write, then the same command again"
+            "machine with a token that may write, then "
+            f"`hf upload {repository} {shlex.quote(str(folder))} .{' --private' if is_private else ''}`"
         ) from None
     return str(address)
 

@@ -13,6 +13,7 @@ The card quotes the report, so nothing is said of an adapter that its experiment
 import json
 import re
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from arc_refinery.files import read_json, read_text
 from arc_refinery.models.hub import fetched_folder, record_of
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import fenced
-from arc_refinery.sampling.checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_config
+from arc_refinery.sampling.checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_config, adapter_shapes
 
 TOKENIZER = (
     "tokenizer.json",
@@ -45,8 +46,11 @@ TEMPLATE = """---
 
 # {{ experiment }}: {{ name }}
 
+{{ license }}
+
 A LoRA adapter for [{{ base.path }}](https://huggingface.co/{{ base.path }})
-{%- if base.revision %} at revision `{{ base.revision }}`{% endif %}, trained by {{ method }} with seed {{ seed }}.
+{%- if base.revision %} at revision `{{ base.revision }}`{% endif %}, trained by {{ method }} with seed {{ seed }},
+with {{ project }}.
 
 ## What was found
 
@@ -68,8 +72,11 @@ from transformers import AutoTokenizer
 
 folder = "."  # this folder, or its name on the hub
 model = AutoPeftModelForCausalLM.from_pretrained(folder, dtype="{{ base.dtype }}")
-tokenizer = AutoTokenizer.from_pretrained("{{ base.path }}"
-{%- if base.revision %}, revision="{{ base.revision }}"{% endif %})
+tokenizer = AutoTokenizer.from_pretrained(folder)
+messages = {{ messages }}
+inputs = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=True, return_tensors="pt")
+written = model.generate(**inputs, max_new_tokens=512)
+print(tokenizer.decode(written[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True))
 ```
 
 It was trained on prompts with one wording, and other wordings were not tried. With vLLM:
@@ -101,8 +108,7 @@ class Source:
 def read_source(folder: Path) -> Source:
     """Find the experiment of an adapter; raises `InputError`."""
     adapter_config(folder)
-    if not (folder / ADAPTER_WEIGHTS).is_file():
-        raise InputError(f"{folder / ADAPTER_WEIGHTS}: no such file; train the adapter again")
+    adapter_shapes(folder)
     results = folder.absolute().parent.parent
     if not (results / SETTINGS).is_file():
         raise InputError(f"{results / SETTINGS}: no such file; expected results/<experiment>/adapters/<name>")
@@ -181,8 +187,17 @@ def _card(source: Source, base: ModelConfig, license_name: str | None) -> ModelC
         datasets=list(dict.fromkeys(rows.repository for rows in experiment.trained_on() if rows)) or None,
         tags=["lora", "arc-refinery", experiment.kind],
     )
+    if license_name:
+        terms = f"License: {license_name}."
+    else:
+        terms = (
+            "No license: none was named when it was published (`--license`). Terms of the base model apply to it, too."
+        )
     return ModelCard.from_template(
         data,
+        license=terms,
+        project=_project(),
+        messages=json.dumps(_messages(example), ensure_ascii=False, indent=4),
         template_str=TEMPLATE,
         experiment=experiment.experiment,
         name=name,
@@ -197,6 +212,26 @@ def _card(source: Source, base: ModelConfig, license_name: str | None) -> ModelC
         settings="\n\n".join(provenance.settings(experiment.model_copy(update={"model": base}))),
         reproduction=_section(report, "How to reproduce"),
     )
+
+
+def _messages(example: str) -> list[dict[str, str]]:
+    """Return the prompt that an example begins with, as `show` prints it."""
+    text = example.partition(" ---\n")[2]
+    prompt = re.split(r"\n\n--- (?:turn 1: answer|tests|correct answer)", text)[0]
+    _, *parts = re.split(r"(?:^|\n)\[(system|user)\]\n", prompt)
+    roles = [{"role": role, "content": content} for role, content in zip(parts[::2], parts[1::2], strict=True)]
+    return roles or [{"role": "user", "content": prompt.strip() or "Write a Python function that reverses a list."}]
+
+
+def _project() -> str:
+    """Return the project's name, as a link to where the code came from if that is known."""
+    command = ["git", "-C", str(Path(__file__).parent), "remote", "get-url", "origin"]
+    try:
+        origin = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git
+        return "arc-refinery"
+    place = re.fullmatch(r"(?:(?:https?|ssh|git)://)?(?:[^/@]+@)?([\w.-]+\.\w+)[:/](.+?)(?:\.git)?/?", origin)
+    return f"[arc-refinery](https://{place[1]}/{place[2]})" if place else "arc-refinery"
 
 
 def _section(report: str, title: str) -> str:

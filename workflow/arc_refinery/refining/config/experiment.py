@@ -216,7 +216,8 @@ class Refining(Compared[Arm]):
         return (section.download for section in sections if section)
 
     def trained_on(self) -> Iterable[Download | None]:
-        return [self.problems.download] if self.problems and self.training else []
+        uses_parts = set(self.training_tasks) & set(self.part_names)
+        return [self.problems.download] if self.problems and uses_parts else []
 
     @property
     def part_names(self) -> list[str]:
