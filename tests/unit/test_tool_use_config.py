@@ -403,7 +403,7 @@ def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path:
 
 
 def test_files_that_are_there_are_accepted(content: Content, tmp_path: Path):
-    for name in ("config.json", "rows.jsonl"):
+    for name in ("config.json", "pytorch_model.bin", "rows.jsonl"):
         (tmp_path / name).touch()
     content["model"]["path"] = str(tmp_path)
     content["data"]["train"][0] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
