@@ -12,7 +12,8 @@ from factories import ARC, first_turns, make_grid, make_task
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.errors import InputError, ModelError
-from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
+from arc_refinery.models.chat import begin_answers
+from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Attempt
 from arc_refinery.refining import attempts as attempts_module
 from arc_refinery.refining.attempts import sample_shard

@@ -240,7 +240,7 @@ def test_chatml_puts_a_line_break_after_the_sampled_end() -> None:
 
 
 def test_a_second_answer_begins_as_the_first_did() -> None:
-    from arc_refinery.models.tokenizers import begin_answers
+    from arc_refinery.models.chat import begin_answers
     from arc_refinery.refining.rollout import Continuation
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")

@@ -16,8 +16,8 @@ from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
 from arc_refinery.errors import ModelError
-from arc_refinery.models.chat import ANSWERED, Message, ids_after_answer, load_chat
-from arc_refinery.models.tokenizers import LLAMA_PAD, begin_answers, end_tokens, load_tokenizer
+from arc_refinery.models.chat import ANSWERED, Message, begin_answers, ids_after_answer, load_chat
+from arc_refinery.models.tokenizers import LLAMA_PAD, end_tokens, load_tokenizer
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.checks import check_answers_end
 

@@ -117,6 +117,16 @@ def with_thinking(template: str, enable_thinking: bool | None) -> str:
     return template if enable_thinking is None else f"{{% set enable_thinking = {enable_thinking} %}}{template}"
 
 
+def begin_answers(tokenizer: Any, prefix: str, enable_thinking: bool | None = None) -> None:
+    """Make the chat template begin answers with `prefix`, and think first or not: TRL renders conversations itself."""
+    if not prefix and enable_thinking is None:
+        return
+    template = with_thinking(tokenizer.get_chat_template(), enable_thinking)  # of several, the default one
+    if prefix:
+        template = template.removesuffix("\n") + f"{{%+ if add_generation_prompt %}}{{{{ {prefix!r} }}}}{{% endif %}}"
+    tokenizer.chat_template = template
+
+
 def opened_thought(prompt: str) -> str:
     """Return the tag at the end of a rendered prompt that opens a thought, `<think>\\n`; empty without one.
 
@@ -214,7 +224,7 @@ class _Generation(Extension):
 
 class _OfTransformers:
     def __init__(self, model_path: str, enable_thinking: bool | None) -> None:
-        from arc_refinery.models.tokenizers import begin_answers, load_tokenizer
+        from arc_refinery.models.tokenizers import load_tokenizer
 
         self._tokenizer = load_tokenizer(model_path)
         if self._tokenizer.chat_template is None:

@@ -5,7 +5,6 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
-from arc_refinery.models.chat import with_thinking
 from arc_refinery.models.shape import read_by_library
 
 LLAMA_PAD = "<|finetune_right_pad_id|>"  # in Llama-3.1's vocabulary, but its published folders set no padding token
@@ -31,16 +30,6 @@ def set_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
     else:
         tokenizer.pad_token = tokenizer.eos_token
         logger.warning("%s: its only padding token is the end token, which training then masks", tokenizer.name_or_path)
-
-
-def begin_answers(tokenizer: PreTrainedTokenizerBase, prefix: str, enable_thinking: bool | None = None) -> None:
-    """Make the chat template begin answers with `prefix`, and think first or not: TRL renders conversations itself."""
-    if not prefix and enable_thinking is None:
-        return
-    template = with_thinking(tokenizer.get_chat_template(), enable_thinking)  # of several, the default one
-    if prefix:
-        template = template.removesuffix("\n") + f"{{%+ if add_generation_prompt %}}{{{{ {prefix!r} }}}}{{% endif %}}"
-    tokenizer.chat_template = template
 
 
 def end_tokens(model_path: str, tokenizer: PreTrainedTokenizerBase, stop_token: str = "") -> list[int]:

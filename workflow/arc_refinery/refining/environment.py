@@ -7,8 +7,7 @@ from typing import Any
 from arc_refinery.config import Lengths
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.files import content_hash
-from arc_refinery.models.chat import ANSWERED, ids_after_answer
-from arc_refinery.models.tokenizers import begin_answers
+from arc_refinery.models.chat import ANSWERED, begin_answers, ids_after_answer
 from arc_refinery.refining.config import Grpo, History
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
 from arc_refinery.refining.domain import Domain
