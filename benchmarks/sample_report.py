@@ -36,7 +36,11 @@ def comparison(name: str) -> str:
     if difference is None:
         return f"Not the experiment of the sample report ({sample}.md): it has other sets, arms or metrics."
     if difference == 0:
-        return f"Same as the sample report ({sample}.md): every metric of every arm is equal."
+        tables = {path.name: path.read_bytes() for path in (sample / "report").glob("*.csv")}
+        ours = {path.name: path.read_bytes() for path in (RESULTS / name / "report").glob("*.csv")}
+        others = [table for table in sorted(tables) if ours.get(table) != tables[table]]
+        equal = f"but not {', '.join(others)}" if others else f"and so is every figure of its {len(tables)} tables"
+        return f"Same as the sample report ({sample}.md): every metric of every arm is equal, {equal}."
     same = "Same as" if difference <= TOLERANCE else "NOT the same as"
     return f"{same} the sample report ({sample}.md): metrics differ by up to {100 * difference:.2f} percentage points."
 

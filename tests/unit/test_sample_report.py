@@ -30,6 +30,14 @@ def test_metrics_are_compared_with_those_of_the_sample(mine: Path, solved: str, 
     assert "\n" not in line and "samples/x.md" in line
 
 
+def test_every_table_is_compared(mine: Path):
+    mine.write_text(TABLE.format(0.5))
+    assert sample_report.comparison("x").endswith("is equal, and so is every figure of its 1 tables.")
+    for root, text in (("results", "a"), ("samples", "b")):
+        (mine.parents[3] / root / "x/report/heldout-turns.csv").write_text(text)
+    assert sample_report.comparison("x").endswith("is equal, but not heldout-turns.csv.")
+
+
 def test_a_run_or_a_sample_without_tables_is_not_the_same(mine: Path):
     assert sample_report.comparison("x").startswith("Not the experiment")
     assert sample_report.comparison("y").startswith("Not the experiment")
