@@ -8,7 +8,7 @@ rule report:
         adapters=inputs.adapters(experiment.adapters),
         compared=from_wildcards(kind.report_inputs),
     output:
-        attempts="<results>/attempts.parquet",
+        **experiment.report_tables,
         markdown=f"results/{experiment.experiment}.md",
         html=report(f"results/{experiment.experiment}.html", caption="../workflow/report/report.rst", category="Report"),
         figures=report(

@@ -8,7 +8,7 @@ import pytest
 from checkout import TINY
 from experiments import do, settings_of
 
-from arc_refinery import jobs
+from arc_refinery import cli, jobs
 from arc_refinery.config import ConfigError, validate_experiment
 
 MODULES = {
@@ -82,6 +82,13 @@ MODULES = {
             )
             train_in_processes(job, environment)
         """,
+    "report": """
+        from arc_refinery.reporting import kind, provenance
+
+        class Reported(kind.Reported):
+            def compose(self, files):
+                return ["# Experiment letters", *provenance.section(self.experiment, self.folder)]
+        """,
 }
 CONFIG = {
     "kind": "letter_kind",
@@ -106,6 +113,15 @@ def test_its_config_has_its_own_keys():
     assert (experiment.kind, experiment.rules) == ("letter_kind", ["letter_kind/stages.smk"])
     with pytest.raises(ConfigError, match="evaluation"):
         validate_experiment(CONFIG | {"evaluation": {}}, "mine.yaml")
+
+
+def test_its_report_is_its_own(tmp_path: Path):
+    experiment = validate_experiment(CONFIG, "mine.yaml")
+    assert experiment.report_tables == {}  # it has no arms, and so no table of attempts
+    (tmp_path / "settings.json").write_text(experiment.model_dump_json())
+    words = f"report --configfile {tmp_path}/settings.json --results {tmp_path} --output {tmp_path}/letters.md"
+    cli.parse(words.split()).run()
+    assert "## How to reproduce" in (tmp_path / "letters.md").read_text()
 
 
 @pytest.mark.training

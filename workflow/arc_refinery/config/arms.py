@@ -9,7 +9,7 @@ Of a tool-use experiment with `training.seeds: [0, 1]` and the arms `untrained` 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
@@ -108,6 +108,8 @@ AnyArm = TypeVar("AnyArm", bound=BaseArm)
 
 class Compared(Experiment, Generic[AnyArm]):
     """An experiment whose `evaluation` has `arms`."""
+
+    report_tables: ClassVar[Mapping[str, str]] = {"attempts": "<results>/attempts.parquet"}
 
     if TYPE_CHECKING:
         evaluation: Any

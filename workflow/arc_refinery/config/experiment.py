@@ -112,6 +112,7 @@ class Experiment(Strict):
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
+    report_tables: ClassVar[Mapping[str, str]] = {}  # files that the rule `report` also writes, by name
     ends_with_answer: ClassVar[bool] = True  # a completion ends where the chat template ends an answer
     if TYPE_CHECKING:
         sandbox: Sandbox

@@ -29,7 +29,7 @@ class Texts(NamedTuple):
 
 
 class Reported:
-    """The results of an experiment; a kind overrides what it has."""
+    """The results of an experiment; a kind overrides what it has, one without arms only `compose`."""
 
     metrics: Sequence[Metric]
     metrics_explained: str  # list items
@@ -42,6 +42,10 @@ class Reported:
 
     def __init__(self, experiment: Any, folder: Path) -> None:
         self.experiment, self.folder = experiment, folder
+
+    def compose(self, files: Attachments) -> list[str] | None:
+        """Return the blocks of a report of the kind's own; None: the one of experiments with arms."""
+        return None
 
     def write_attempts(self) -> None:
         """Write the table of attempts from the records; raises `RecordError` if the settings did not make them."""

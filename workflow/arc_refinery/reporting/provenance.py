@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel
 
 from arc_refinery import records
-from arc_refinery.config import REPORT, TUNING, Compared, Experiment, marked
+from arc_refinery.config import REPORT, TUNING, Experiment, marked
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.files import content_hash
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
@@ -49,10 +49,10 @@ def _differing(value: Any) -> Any:
     return list(map(_differing, value)) if isinstance(value, list | tuple) else value
 
 
-def section(experiment: Compared[Any], folder: Path) -> list[str]:
+def section(experiment: Experiment, folder: Path) -> list[str]:
     """Return Markdown blocks for a report in `results/`; `folder` holds the experiment's results."""
     name, trainings = experiment.experiment, experiment.training.seeds if experiment.training else ()
-    arms = getattr(experiment.evaluation, "seeds", ())
+    arms = getattr(getattr(experiment, "evaluation", None), "seeds", ())
     seeds: dict[str, Sequence[int]] = {"experiment": (experiment.seed,), "arms": arms, "training": trainings}
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [

@@ -48,8 +48,9 @@ from arc_refinery.reporting.summary import EvaluatedSet
 def write_report(experiment: Any, folder: Path, report: Path) -> None:
     """Write attempts.parquet; from it the Markdown file `report`, whose pictures and tables replace `folder`/report."""
     of_kind = reported(experiment, folder)
-    of_kind.write_attempts()
-    publish(report, folder, partial(compose, of_kind))
+    if isinstance(experiment, Compared):
+        of_kind.write_attempts()
+    publish(report, folder, lambda files: of_kind.compose(files) or compose(of_kind, files))
 
 
 def compose(of_kind: Reported, files: Attachments) -> list[str]:
