@@ -558,3 +558,26 @@ def test_an_error_in_the_setup_has_the_line_of_the_program_that_led_there(execut
     program, setup = "def double(f):\n    return f(1)", "\n\n\ndef helper(n):\n    return n / 0"
     reason, line, _ = called(executors, program, "assert double(helper) == 4", setup)
     assert (reason, line) == ("ZeroDivisionError: division by zero", 2)
+
+
+@pytest.mark.parametrize(
+    ("setup", "expected", "program"),
+    [
+        ("import json\nTRUTH = json.loads('[0, 1, 4]')", "TRUTH[2]", "TRUTH[x]"),
+        ("TRUTH = int('4')", "TRUTH", "TRUTH"),
+        ("from decimal import Decimal\nTRUTH = Decimal('4')", "TRUTH", "TRUTH"),
+        ("class Expected:\n    value = 4", "Expected.value", "Expected.value"),
+        ("class Expected:\n    value = 4", "getattr(Expected, 'value')", "Expected.value"),
+        ("class Expected:\n    table = {2: 4}", "Expected.table[2]", "Expected.table[x]"),
+        ("ANSWER = 4\nclass Expected:\n    value = ANSWER", "Expected().value", "ANSWER"),
+        ("ANSWER = 4\nclass Point:\n    def __eq__(self, other): return other == ANSWER", "Point()", "ANSWER"),
+        ("class Oracle:\n    def solve(self, x): return x * x", "Oracle().solve(2)", "Oracle().solve(x)"),
+        ("from enum import Enum\nclass Answer(Enum):\n    A = 4", "Answer.A.value", "Answer.A.value"),
+    ],
+)
+def test_what_tests_compare_with_is_not_where_the_program_runs(
+    executors: Executors, setup: str, expected: str, program: str
+):
+    source = question("def f(x): pass", f"assert f(2) == {expected}", setup=setup)
+    ((outcome, reason),) = verdicts(report(executors, f"def f(x): return {program}", source))
+    assert outcome == "error" and reason.startswith("NameError")

@@ -10,6 +10,7 @@ import pytest
 from messages import Wording as Golden
 
 from arc_refinery.errors import InputError
+from arc_refinery.refining.domains.code.check_function import CheckFunction
 from arc_refinery.refining.domains.code.config import FORMS
 from arc_refinery.refining.domains.code.feedback import feedback
 from arc_refinery.refining.domains.code.grading import Executors, grade, usable_tasks
@@ -206,6 +207,35 @@ def test_other_rows_in_the_form_of_humaneval(
     left_out = LeftOut()
     tasks = list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))[:-1]
     assert [list(task.hidden) or list(task.shown) for task in tasks] == ([hidden] if hidden else []), left_out.described
+
+
+@pytest.mark.parametrize(
+    ("body", "tests"),
+    [
+        ("x = [1, 2]\nx.append(3)\nassert candidate(3) == x[-1]", ["assert triple(3) == x[-1]"]),
+        ("x = [1, 2]\nx[0] = 9\nassert candidate(3) == x[0]", ["assert triple(3) == x[0]"]),
+        ("x = [1]\nx += [9]\nassert candidate(3) == x[1]", ["assert triple(3) == x[1]"]),
+        (
+            "for x in [3]:\n    assert candidate([x for x in [1]]) == x",
+            ["assert triple([x for x in [1]]) == 3"],
+        ),
+        ("for x in [3]:\n    assert candidate(x) == (lambda x: x)(9)", ["assert triple(3) == (lambda x: x)(9)"]),
+        ("for x in [1, 2]:\n    assert candidate(x) == 3\n    return", ["assert triple(1) == 3"]),
+        ("for x in [1e999]:\n    assert candidate(x) == x", ["assert triple(1e309) == 1e309"]),
+    ],
+)
+def test_values_of_a_check_are_those_at_the_place(body: str, tests: list[str]):
+    lines = "\n".join(f"    {line}" for line in body.split("\n"))
+    assert CheckFunction(f"def check(candidate):\n{lines}", "triple", "row 1").tests == tests
+
+
+def test_a_check_that_hides_the_candidate_in_a_function_of_its_own_leaves_the_row_out(tmp_path: Path):
+    check = (
+        "def check(candidate):\n    def ok(x): assert candidate(x) == 3 * x\n    ok(1)\n    assert candidate(0) == 0\n"
+    )
+    tasks, left_out = read(tmp_path, TRIPLE | {"test": check})
+    assert not tasks
+    assert next(iter(left_out.rows.values()))[0] == "a test is not an assert"
 
 
 def test_what_a_prompt_defines_before_the_entry_point_is_setup(tmp_path: Path):

@@ -44,6 +44,8 @@ from arc_refinery.programs import UNREADABLE, parsed
 VALUE = "value_{}_of_the_candidate"
 _CHAIN = "_of_the_candidate."  # what follows a value
 _TRUTH = "not not ("
+_ENUMS = {"Enum", "IntEnum", "StrEnum", "Flag", "IntFlag"}
+_MAKERS = {"namedtuple", "NamedTuple", "make_dataclass"}
 # Builtins whose result depends on where they are evaluated
 _LOCAL = {"breakpoint", "compile", "dir", "eval", "exec", "exit", "globals", "input", "locals", "open", "quit", "vars"}
 _BUILTINS = {name for name in vars(builtins) if not name.startswith("_")} - _LOCAL
@@ -126,8 +128,10 @@ def plan(asserts: Asserts, reference: str) -> AssertsPlan:
         checks += of_statement
     used_by_calls = {name for call in calls for name in _used(call)}
     known_to_reference = {name for statement in program for name in _used(statement)}
-    classes = {name for node in scope.own_setup if _may_be_class(node) for name in _defined(node)}
-    needed_setup = _needed(setup, used_by_calls | known_to_reference | classes)
+    known = used_by_calls | known_to_reference
+    needed_setup = _needed(setup, known | _shapes(scope.own_setup, asserts.statements))
+    classes = {name for node in needed_setup if _is_class(node) for name in _defined(node)}
+    classes &= {name for node in scope.own_setup for name in _defined(node)}
     is_derived = any(scope.is_candidates(name) for statement in needed_setup for name in _used(statement))
     compared = {name for check in checks if isinstance(check, Check) for name in _used(check.expression)}
     return AssertsPlan(
@@ -454,13 +458,46 @@ def _is_star(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*"
 
 
-def _may_be_class(statement: ast.stmt) -> bool:
-    """Return whether a statement may define a class, by a call, too, as of `namedtuple`."""
-    return isinstance(statement, ast.ClassDef) or (
-        isinstance(statement, ast.Assign)
-        and isinstance(statement.value, ast.Call)
-        and any(isinstance(item, ast.Constant) and isinstance(item.value, str) for item in statement.value.args[:1])
-    )
+def _is_class(statement: ast.stmt) -> bool:
+    """Return whether a statement defines a class, by a call, too, as of `namedtuple`."""
+    match statement:
+        case ast.Assign(value=ast.Call(func=ast.Name(id=maker) | ast.Attribute(attr=maker))):
+            return maker in _MAKERS or maker in _ENUMS
+        case _:
+            return isinstance(statement, ast.ClassDef)
+
+
+def _shapes(setup: Sequence[ast.stmt], statements: Iterable[str]) -> set[str]:
+    """Return the classes of the setup code that a program may know though no call needs them.
+
+    Tests compare with instances of them, `f(1) == Point(1, 2)`, or with members of an Enum. No class that tests read or
+    ask, `Expected.value`, `Oracle().solve(2)`, and none that depends on other code: these may hold what is expected.
+    """
+    classes = [node for node in setup if _is_class(node)]
+    by_name = {name: node for node in classes for name in _defined(node)}
+    enums: set[str] = set()
+    for name, definition in by_name.items():
+        made_from = definition.bases if isinstance(definition, ast.ClassDef) else [definition.value.func]  # type: ignore[attr-defined]
+        if any(ast.unparse(base).rpartition(".")[2] in _ENUMS | enums for base in made_from):
+            enums.add(name)
+    asked: set[str] = set()
+    for tree in filter(None, map(parsed, statements)):
+        named: set[ast.AST] = set()  # that ask nothing of the class
+        for node in ast.walk(tree):
+            links = _chain(node)
+            match node:
+                case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+                    named |= {*ast.walk(kinds)}
+                case ast.Compare(left=left, comparators=others):
+                    named |= {left, *others}
+                case ast.Call(func=ast.Name() as used):
+                    named.add(used)
+                case ast.Attribute(value=ast.Name(id=root) as used) if root in enums:
+                    named.add(used)
+            if len(links) > 2:
+                asked.add(_root(links))
+        asked |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node not in named}
+    return {name for name, node in by_name.items() if name not in asked and all(map(_is_class, _needed(setup, {name})))}
 
 
 def _source(statements: Sequence[ast.stmt]) -> str:
