@@ -16,8 +16,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # Scripts of an environment name its folder: in a checkout that was moved or copied, environments are made again.
 $(shell for venv in .venv*; do here="$$(pwd -P)/$$venv/"; [ -L "$$venv" ] || [ ! -e "$$venv/installed" ] \
-	|| grep -qF -e "!$$here" -e "\"$$here" -e "'$$here" "$$venv/bin/arc-refinery" || rm -f "$$venv/installed" "$$venv"/*-tried; done)
-new = $(if $(wildcard $@),$1,--clear)
+	|| grep -qF -e "!$$here" -e "\"$$here" -e "'$$here" "$$venv/bin/arc-refinery" || { rm -f "$$venv/installed" "$$venv"/*-tried; touch "$$venv/moved"; }; done)
+new = $(if $(wildcard $(@D)/moved),--clear,$1)
 
 .PHONY: quick demo test test-fast size messages test-unsloth check-gpu-envs lint env gpu-env gpu-unsloth-env vllm trackers condor clean
 

@@ -238,6 +238,9 @@ def test_another_task_of_the_same_id_is_an_error(demo: Path, tmp_path: Path, wor
     content = json.loads((other / "settings.json").read_text())
     content["evaluation"]["sets"][0] |= {"n_hidden": 10, "shards": 2}
     (other / "settings.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"other settings than those of settings\.json"):
+        SideResults.read(side(str(other)), "small", [])
+    reported(load_experiment(other / "settings.json"), other).write_attempts()
     experiment = SideResults.read(side(str(other)), "small", []).side.experiment
     assert isinstance(experiment, ArcExperiment)
     assert experiment.evaluation.sets[0].n_hidden == 10

@@ -1,6 +1,7 @@
 """Attempts and episodes as chat data: what is in it, and that it comes back as the same scores."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
 from arc_refinery.evaluation.sides import side
 from arc_refinery.records import Demonstration
 from arc_refinery.records.tool_use import Conversation, Segment
+from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.reporting.export import Exported
 
 ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}
@@ -45,6 +47,14 @@ def test_each_attempt_of_an_arm_is_a_conversation(results: Path, tmp_path: Path)
     assert all(is_conversational(row) for row in rows)
     assert rows[4]["refines"] in {row["id"] for row in rows[:4]}
     assert len({row["id"] for row in rows}) == 6
+
+
+def test_attempts_that_were_made_again_since_the_table_are_refused(results: Path, tmp_path: Path):
+    path = results / "small/turn1/attempts/000.parquet"
+    again = [replace(row, n_tokens=row.n_tokens + 1) for row in records.read(path, Attempt)]
+    records.write(path, Attempt, again, 0, {})
+    with pytest.raises(InputError, match=r"attempts\.parquet: has a/turn1-000/000 as it was before it was made again"):
+        export(f"{results}:second", output=tmp_path / "rows.jsonl")
 
 
 def test_only_right_attempts_can_be_asked_for(results: Path, tmp_path: Path, wording: Wording):

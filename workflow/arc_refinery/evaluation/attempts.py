@@ -29,6 +29,7 @@ from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, Metric, names
 from arc_refinery.files import atomic_write
 
 TABLE = "attempts.parquet"
+_AGAIN = "run the experiment to its end"
 ATTRIBUTES = b"PANDAS_ATTRS"  # key of the file's metadata from which pandas fills `DataFrame.attrs`
 
 
@@ -88,15 +89,17 @@ def write(
     tasks: Mapping[str, Mapping[str, str]],
     extra: pa.Schema,
     rows: Iterable[ArmRows],
+    settings: str,
 ) -> None:
     """Write the table, with one arm in memory at a time.
 
     `tasks`: of each set the ids of all its tasks, with or without attempts, and a hash of their contents; pandas gives
-    them as `attrs["tasks"]`. `extra`: columns that `COLUMNS` does not have.
+    them as `attrs["tasks"]`. `extra`: columns that `COLUMNS` does not have. `settings`: hash of what decides results.
     """
     fields = [pa.field(column.name, column.type, metadata={"meaning": column.meaning}) for column in COLUMNS]
     arms = {arm.name: (shared, arm) for shared, repeated in experiment.repetitions.items() for arm in repeated}
-    metadata = {"package_version": version("arc-refinery"), ATTRIBUTES: json.dumps({"tasks": tasks, "arms": [*arms]})}
+    attributes = {"tasks": tasks, "arms": [*arms], "settings": settings}
+    metadata = {"package_version": version("arc-refinery"), ATTRIBUTES: json.dumps(attributes)}
     schema = pa.schema([*fields, *extra]).with_metadata(metadata)
     texts = [column.name for column in schema if pa.types.is_string(column.type)]
     with (
@@ -119,25 +122,23 @@ def write(
             file.write_table(pa.Table.from_pandas(named.reindex(columns=schema.names), schema, preserve_index=False))
 
 
-def read_tasks(folder: Path, arms: Iterable[str] = ()) -> dict[str, dict[str, str]]:
-    """Return, by set, the ids of all tasks with a hash of their contents.
+def read_tasks(folder: Path) -> dict[str, dict[str, str]]:
+    """Return, by set, the ids of all tasks with a hash of their contents. Raises `InputError` without a table."""
+    tasks: dict[str, dict[str, str]] = _attributes(folder)["tasks"]
+    return tasks
 
-    Raises `InputError` unless the folder has a table, with these arms.
-    """
+
+def _attributes(folder: Path) -> dict[str, Any]:
     path = folder / TABLE
     if not path.is_file():
-        raise InputError(f"{path}: no such file; the report writes it: run the experiment to its end")
+        raise InputError(f"{path}: no such file; the report writes it: {_AGAIN}")
     try:
-        attributes = json.loads(pq.read_schema(path).metadata[ATTRIBUTES])
-        tasks: dict[str, dict[str, str]] = attributes["tasks"]
-        known = attributes["arms"]
-    except (pa.ArrowException, TypeError, KeyError, ValueError):
-        raise InputError(
-            f"{path}: is not a table of attempts of this version; delete it, then run the experiment again"
-        ) from None
-    if missing := [arm for arm in arms if arm not in known]:
-        raise InputError(f"{path}: has no arm {missing[0]}, which settings.json has; run the experiment again")
-    return tasks
+        attributes: dict[str, Any] = json.loads(pq.read_schema(path).metadata[ATTRIBUTES])
+    except (OSError, TypeError, KeyError, ValueError):
+        attributes = {}
+    if not {"tasks", "arms", "settings"} <= attributes.keys():
+        raise InputError(f"{path}: is not a table of attempts of this version; delete it, then {_AGAIN}")
+    return attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +203,21 @@ class Results:
         return self._turn_metrics[key]
 
 
-def read(folder: Path, name: str, metrics: Sequence[Metric], arms: Iterable[BaseArm]) -> Results:
-    """Read the attempts of some arms on a set from an experiment's folder. Raises `InputError`."""
-    wanted = [arm.name for arm in arms]
-    tasks = read_tasks(folder, wanted)[name]
-    table = pq.read_table(folder / TABLE, filters=[("set", "=", name), ("repetition", "in", wanted or [""])])
-    return Results(name, tasks, with_outcomes(table.to_pandas()), metrics)
+def read(folder: Path, name: str, metrics: Sequence[Metric], arms: Iterable[BaseArm], settings: str) -> Results:
+    """Read the attempts of some arms on a set from an experiment's folder; `settings`: hash of its settings.
+
+    Raises `InputError` if the table is of other settings.
+    """
+    path, attributes, wanted = folder / TABLE, _attributes(folder), [arm.name for arm in arms]
+    if missing := [arm for arm in wanted if arm not in attributes["arms"]] + [name] * (name not in attributes["tasks"]):
+        raise InputError(f"{path}: has no {missing[0]}, which settings.json has; {_AGAIN}")
+    if attributes["settings"] != settings:
+        raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
+    try:
+        table = pq.read_table(path, filters=[("set", "=", name), ("repetition", "in", wanted or [""])])
+    except OSError as error:
+        raise InputError(f"{path}: is damaged ({error}); delete it, then {_AGAIN}") from None
+    return Results(name, attributes["tasks"][name], with_outcomes(table.to_pandas()), metrics)
 
 
 def with_outcomes(attempts: pd.DataFrame) -> pd.DataFrame:

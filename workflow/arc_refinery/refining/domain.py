@@ -27,7 +27,8 @@ from arc_refinery import records
 from arc_refinery.config import ConfigError, Sandbox, domain_part
 from arc_refinery.config.rewards import Functions
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.metrics import Metric
+from arc_refinery.evaluation.attempts import NAMES
+from arc_refinery.evaluation.metrics import PASS_RATE, PROGRAMS, SOLVED, Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config.rewards import REWARDS, Grade
 from arc_refinery.refining.parts import LeftOut
@@ -95,6 +96,13 @@ class Domain:
         detail: Any = record.get("detail")
         if not is_dataclass(detail):
             return
+        taken = {*NAMES, "is_valid", "has_program", "has_closed_code"}
+        clashes = {f"columns has {name!r}" for name in self.columns if name in taken or name in self.flags}
+        clashes |= {f"flags has {name!r}" for name in self.flags if name in taken - {"shown_solved", "solved"}}
+        names = [metric.name for metric in (*PROGRAMS, *self.metrics)]
+        clashes |= {f"metrics has {name!r}" for name in names if name in (PASS_RATE, SOLVED) or names.count(name) > 1}
+        if clashes:
+            raise ConfigError(f"domain {self.package}: {min(clashes)}, which tables have already; choose another name")
         named = dict.fromkeys(self.columns, "columns")
         known = {field.name for field in fields(detail)}
         if type(self).derive is Domain.derive:  # else there may be others

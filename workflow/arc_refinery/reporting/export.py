@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeAlias
 
 from arc_refinery import config, records
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.attempts import TABLE
 from arc_refinery.evaluation.sides import Side, sets_of
 from arc_refinery.files import atomic_write
 from arc_refinery.models.chat import Message
@@ -124,6 +125,11 @@ def exported(side: Side[Any], set_name: str) -> Iterator[Exported]:
             for turn in range(1, len(arm.turns) + 1):
                 for attempt_id, texts in of_kind.texts(set_name, arm, turn):
                     if row := rows.get(attempt_id):
+                        if (texts.n_tokens, texts.is_right) != (row["n_tokens"], row["solved"]):
+                            raise InputError(
+                                f"{side.folder / TABLE}: has {attempt_id} as it was before it was made again; run the "
+                                "experiment to its end"
+                            )
                         yield Exported(
                             prompt=texts.prompt,
                             completion=texts.completion,

@@ -3,7 +3,9 @@
 A kind's package has it as `report:Reported`. All figures come from the table of attempts (evaluation/attempts.py).
 """
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,7 @@ from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message
+from arc_refinery.reporting.provenance import result_settings
 from arc_refinery.reporting.publish import Attachments
 
 PerTask = Mapping[str, pd.DataFrame]  # `per_task` of each arm on a set
@@ -25,6 +28,8 @@ class Texts(NamedTuple):
 
     prompt: list[Message]  # up to the first message that the model wrote in this turn
     completion: list[Message]
+    n_tokens: int  # of the completion
+    is_right: bool
     more: dict[str, Any]  # further columns of an export
 
 
@@ -53,7 +58,8 @@ class Reported:
 
     def results(self, name: str, arms: Iterable[BaseArm] | None = None) -> Results:
         """Read the attempts of some arms, by default all, on a set."""
-        return attempts.read(self.folder, name, self.metrics, self.experiment.arms if arms is None else arms)
+        wanted = self.experiment.arms if arms is None else arms
+        return attempts.read(self.folder, name, self.metrics, wanted, settings_hash(self.experiment))
 
     # Texts
 
@@ -107,6 +113,11 @@ class Reported:
     def sections(self, metrics: Mapping[tuple[str, str], pd.DataFrame], files: Attachments) -> list[str]:
         """Return further blocks of the report; `metrics`: `per_task` by set and arm."""
         return []
+
+
+def settings_hash(experiment: Any) -> str:
+    """Return a hash of the settings that decide results and comparisons."""
+    return sha256(json.dumps(result_settings(experiment), default=str, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def reported(experiment: Any, folder: Path) -> Any:

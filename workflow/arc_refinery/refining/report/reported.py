@@ -66,11 +66,11 @@ class Reported(kind.Reported):
         return _blocks(self.domain, chain)
 
     def texts(self, name: str, arm: Arm, turn: int) -> Iterator[tuple[str, Texts]]:
-        for prompt, attempt, _ in read_graded(self.domain, self.files(name, arm.branch(turn))):
+        for prompt, attempt, verdict in read_graded(self.domain, self.files(name, arm.branch(turn))):
             asked = list(prompt.messages) or [Message(role="user", content=prompt.text)]
             messages, prefix = split_prefix(asked)
             answer = Message(role="assistant", content=f"{prefix}{attempt.completion}")
-            yield attempt.attempt_id, Texts(messages, [answer], {})
+            yield attempt.attempt_id, Texts(messages, [answer], attempt.n_tokens, verdict.solved, {})
 
     def programs(self, name: str, branch: str, attempt_ids: Collection[str]) -> dict[str, str]:
         return rows.programs(self.domain, self.files(name, branch), attempt_ids)

@@ -23,6 +23,7 @@ from arc_refinery.records import Attempt, Prompt, RecordError
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts
+from arc_refinery.reporting.kind import settings_hash
 
 N_COMPARED = 8  # attempts per task and turn: comparing programs takes milliseconds each
 VERDICTS = [
@@ -38,10 +39,10 @@ def write_attempts(experiment: Refining, folder: Path) -> None:
     tasks = {name: _contents(domain, path) for name, path in paths.items()}
     if empty := [path for name, path in paths.items() if not tasks[name]]:
         raise RecordError(f"{empty[0]}: has no tasks, so nothing can be compared")
-    own = [name for name in domain.columns if name not in attempts.NAMES]
     flags = ["has_closed_code", *(name for name in domain.flags if name not in attempts.NAMES)]
-    extra = pa.schema([*((name, pa.float64()) for name in own), *((name, pa.bool_()) for name in flags)])
-    attempts.write(folder / attempts.TABLE, experiment, tasks, extra, _rows(experiment, domain, folder, tasks))
+    extra = pa.schema([*((name, pa.float64()) for name in domain.columns), *((name, pa.bool_()) for name in flags)])
+    rows = _rows(experiment, domain, folder, tasks)
+    attempts.write(folder / attempts.TABLE, experiment, tasks, extra, rows, settings_hash(experiment))
 
 
 def _contents(domain: Domain, path: Path) -> dict[str, str]:

@@ -66,7 +66,8 @@ class Reported(kind.Reported):
                 asked = Message(role="user", content=questions[episode.question_id].text)
                 turns = [Message(role=message.role, content=message.content) for message in episode.messages]
                 more = {"answer": episode.answer, "tools": tools}
-                yield episode.episode_id, Texts([*before, asked], turns, more)
+                is_right = episode.reward == 1.0
+                yield episode.episode_id, Texts([*before, asked], turns, episode.n_tokens, is_right, more)
 
     def terms(self) -> str:
         experiment, trained = self.experiment, "Nothing was trained."

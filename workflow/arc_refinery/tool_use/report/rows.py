@@ -16,6 +16,7 @@ from arc_refinery.evaluation.attempts import ArmRows
 from arc_refinery.evaluation.sides import check_rows
 from arc_refinery.records import RecordError
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.reporting.kind import settings_hash
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES
 from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.report.texts import measure_texts
@@ -44,7 +45,8 @@ def write_attempts(experiment: ToolUse, folder: Path) -> None:
         name: {row.question_id: sha256(repr(row).encode()).hexdigest()[:16] for row in rows.values()}
         for name, rows in questions.items()
     }
-    attempts.write(folder / attempts.TABLE, experiment, tasks, EXTRA, _rows(experiment, folder, questions))
+    rows = _rows(experiment, folder, questions)
+    attempts.write(folder / attempts.TABLE, experiment, tasks, EXTRA, rows, settings_hash(experiment))
 
 
 def read_questions(folder: Path, name: str) -> dict[str, Question]:
