@@ -79,7 +79,7 @@ def make_demonstrations(
         pairs = list(islice(answered, N_PARENTS))
         counts["n_tasks_without_target"] += bool(incorrect) and not pairs
         for number, (parent, target) in enumerate(pairs):
-            row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, plan, domain, wording, renderer)
+            row = _demonstration(f"{task_id}/sft-{number:03d}", parent, target, domain, wording, renderer)
             n_completion = renderer.count(row.completion) + 1
             if row.n_tokens <= plan.max_seq_length and n_completion <= plan.max_completion_length:
                 yield row
@@ -129,7 +129,6 @@ def _demonstration(
     name: str,
     parent: GradedAttempt,
     target: Target,
-    plan: DemonstrationPlan,
     domain: Domain,
     wording: Any,
     renderer: Renderer,

@@ -40,7 +40,6 @@ class Reported:
     metrics_explained: str  # list items
     checks: str  # what an answer is right on: "pairs", "tests"
     shown: str  # those that prompts show
-    hidden: str  # those that they do not; empty if there are none
     outcomes: str
     limits: Sequence[str] = ()
     has_guesses: bool = False  # whether attempts that are right on what prompts show vote for two guesses

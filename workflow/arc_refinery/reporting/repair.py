@@ -11,7 +11,7 @@ from arc_refinery.evaluation.attempts import Results, turns_of
 from arc_refinery.programs import likeness
 from arc_refinery.reporting.kind import Reported
 from arc_refinery.reporting.markdown import markdown_table, share_text
-from arc_refinery.reporting.tables import turn_title
+from arc_refinery.reporting.tables import sampled_by, turn_title
 
 
 def section(of_kind: Reported, results: Results) -> list[str]:
@@ -38,8 +38,7 @@ def section(of_kind: Reported, results: Results) -> list[str]:
             programs = of_kind.programs(results.name, before, {*pairs["attempt_id"], *pairs["parent_id"]})
             two = zip(pairs["attempt_id"], pairs["parent_id"], strict=True)
             alike = [likeness(programs[attempt], programs[parent]) for attempt, parent in two]
-            by = before.removeprefix("turn1").removeprefix("-")
-            title = f"for comparison: other answers to the first prompt{f' ({by})' if by else ''}"
+            title = f"for comparison: other answers to the first prompt{sampled_by(before)}"
             references[before] = _row(title, pairs.assign(likeness=alike), first)
     if not rows:
         return []

@@ -83,8 +83,13 @@ def turn_title(turn: TurnOfArms) -> str:
     if turn.turn > 1:
         title += f" of `{turn.arms[0].name}`"
         return title if turn.adapter == "none" else f"{title} ({turn.adapter})"
-    by = turn.branch.removeprefix("turn1").removeprefix("-")
-    return f"{title} ({by})" if by else title
+    return title + sampled_by(turn.branch)
+
+
+def sampled_by(branch: str) -> str:
+    """Return what tells a first turn from others, in brackets; empty for that of the untrained model."""
+    by = branch.removeprefix("turn1").removeprefix("-")
+    return f" ({by})" if by else ""
 
 
 def published_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:

@@ -43,7 +43,7 @@ class Reported(kind.Reported):
         self.domain = domain = load_domain(experiment.domain)
         self.metrics = (*PROGRAMS, *domain.metrics)
         self.metrics_explained = METRICS_EXPLAINED + domain.metrics_explained
-        self.checks, self.shown, self.hidden = domain.checks, domain.shown, domain.hidden
+        self.checks, self.shown = domain.checks, domain.shown
         self.outcomes, self.limits, self.has_guesses = domain.outcomes, domain.limits, domain.has_guesses
 
     def write_attempts(self) -> None:
@@ -84,7 +84,7 @@ class Reported(kind.Reported):
                 f": {first} + {second} is {first} first attempts, then {second} second attempts, which refine wrong "
                 "first ones after seeing what these gave"
             )
-        checks = " and ".join(filter(None, [self.shown, self.hidden]))
+        checks = " and ".join(filter(None, [self.shown, self.domain.hidden]))
         return (
             f"Rows are *arms*, ways to spend attempts on a task{example}. A task is *solved* if one attempt is right "
             f"on all its {checks}. Brackets: 95 % intervals; differences in percentage points."

@@ -33,7 +33,7 @@ class Reported(kind.Reported):
         "**episodes that call**: those with a call of a tool.\n- **pass rate**: share of a question's episodes that "
         "end in a right answer; **solved**: questions of which one episode does."
     )
-    checks, shown, hidden = "checks", "question", ""
+    checks, shown = "checks", "question"
     outcomes = "*correct*: ends in a right answer; *wrong*: in another one; the others by what ended them."
 
     def __init__(self, experiment: ToolUse, folder: Path) -> None:
