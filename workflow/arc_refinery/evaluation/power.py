@@ -57,12 +57,17 @@ class Plan:
         scale = rate * (1 - rate) / (self.rate * (1 - self.rate))
         return replace(self, rate=rate, task_spread=self.task_spread * sqrt(scale))
 
+    @property
+    def largest(self) -> float:
+        """Return the largest difference there can be: of the tasks that change, or of a rate from 0 or 1."""
+        return max(self.rate, 1 - self.rate) if self.n_attempts else self.changed
+
     def detects(self, n_runs: int = 1) -> float:
         """Return the smallest difference that so many trainings detect; one training shows nothing of others.
 
-        Infinite if none: two trainings, fewer than six tasks, or a difference of more tasks than change. What several
-        trainings vary by is estimated from them, well or badly, and with it the width of the interval: the power is the
-        mean over what they may show, quantiles of chi square.
+        Infinite if none: two trainings, fewer than six tasks, or more than the largest difference there can be. What
+        several trainings vary by is estimated from them, well or badly, and with it the width of the interval: the
+        power is the mean over what they may show, quantiles of chi square.
         """
         import numpy as np  # configs import this module, and scipy takes longer than all the rest
         from scipy.optimize import brentq
@@ -92,10 +97,9 @@ class Plan:
                 return POWER - float(np.mean(norm.sf(limits - difference) + norm.cdf(-limits - difference)))
 
             detected = error * float(brentq(lacking, 0, limits.max() + norm.ppf(POWER)))
-        if self.n_attempts:
-            return detected
-        detected = max(detected, smallest_share(self.n_tasks))
-        return detected if detected <= self.changed else inf
+        if not self.n_attempts:
+            detected = max(detected, smallest_share(self.n_tasks))
+        return detected if detected <= self.largest else inf
 
     def tasks_needed(self, difference: float, n_runs: int) -> int | None:
         """Return the tasks that detect a difference; None if the trainings vary too much for any number of tasks.

@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import isinf
 
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SHARED, Plan
+from arc_refinery.evaluation.power import POWER, SHARED, Plan
 from arc_refinery.reporting.markdown import markdown_table, percent
 
 RUNS = (1, 3, 5, 10)
@@ -16,19 +16,22 @@ def power_page(plan: Plan, title: str, difference: float | None) -> str:
 
     Raises `InputError` if not even one training can detect a difference, or the one that is given.
     """
+    flag = "--rate" if plan.n_attempts else "--changed"
+    if difference is not None and difference > plan.largest:
+        raise InputError(
+            f"--difference {difference:g}: at most {100 * plan.largest:.1f} points can change ({flag}), whatever the "
+            f"number of tasks; change {flag}, or ask for a smaller difference"
+        )
     if isinf(plan.detects()):
-        needed = plan.tasks_needed(plan.changed, 1) if not plan.n_attempts else FEWEST_CHANGED
+        needed = plan.tasks_needed(plan.largest, 1)
         share = "" if plan.n_attempts else f" if only {percent(plan.changed)} of them change (--changed)"
         more = "" if needed is None else f"; give {needed:,} or more"
         raise InputError(f"--tasks {plan.n_tasks}: no difference can be detected on so few tasks{share}{more}")
-    if difference is not None and not plan.n_attempts and difference > plan.changed:
-        raise InputError(
-            f"--difference {difference:g}: is more than the tasks that change (--changed {plan.changed:g}); raise "
-            "--changed, or ask for a smaller difference"
-        )
     header = ["tasks", *(f"{n} training{'s' * (n > 1)}" for n in RUNS)]
     plans = (replace(plan, n_tasks=plan.n_tasks * factor) for factor in FACTORS)
     rows = [[f"{larger.n_tasks:,}", *(_shown(larger.detects(n)) for n in RUNS)] for larger in plans]
+    table = markdown_table(header, rows)
+    none = f" –: none, because at most {100 * plan.largest:.1f} points can change ({flag})." if "–" in table else ""
     if plan.n_attempts is None:
         assumed = (
             f"{percent(plan.changed)} of tasks are solved by only one side (`--changed`), and {100 * SHARED:.0f} % of "
@@ -42,8 +45,9 @@ def power_page(plan: Plan, title: str, difference: float | None) -> str:
     blocks = [
         f"# {title}",
         f"Smallest difference, in points, that is detected with {100 * POWER:.0f} % power:",
-        markdown_table(header, rows),
-        "One training shows nothing about others: its column is about that one adapter, or about untrained models.",
+        table,
+        "One training shows nothing about others: its column is about that one adapter, or about untrained models."
+        f"{none}",
     ]
     if difference is not None:
         numbers = [(n, plan.tasks_needed(difference, n)) for n in RUNS]
