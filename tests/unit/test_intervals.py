@@ -132,8 +132,9 @@ def test_no_difference_is_detectable_that_cannot_change_six_tasks(n: int, only_f
 
 
 def test_a_single_task_says_nothing_about_others():
-    value = estimate([[0.5], [1.0]])
-    assert (value.mean, *ends(value), value.p_value) == (0.75, 0.75, 0.75, 1.0)
+    for value in (estimate([[0.5], [1.0]]), estimate([[0.75]]), estimate_difference([[1]], [[0.25]])):
+        assert value.mean == 0.75
+        assert not value.has_interval and np.isnan(value.p_value) and not value.supports_difference
 
 
 def test_runs_that_are_all_alike_count_as_one():
@@ -145,10 +146,14 @@ def test_runs_that_are_all_alike_count_as_one():
     assert (three.low, three.high) == (one.low, one.high)
 
 
-def test_values_that_are_all_alike_exclude_nothing():
-    alike = estimate_difference([[0.5, 0.5]], [[0.0, 0.0]])
-    assert (alike.mean, alike.supports_difference, alike.p_value) == (0.5, False, 1.0)
-    assert not estimate_difference([[1]], [[0]]).supports_difference
+@pytest.mark.parametrize(("n", "supported"), [(2, False), (5, False), (6, True), (20, True)])
+def test_values_that_are_all_alike_have_the_sign_test_as_those_that_nearly_are(n: int, supported: bool):
+    alike, nearly = (
+        estimate_difference([np.repeat([0.75 + more, 0.75], [1, n - 1])], [np.full(n, 0.5)]) for more in (0, 1e-7)
+    )
+    assert (alike.mean, alike.p_value) == (0.25, binomtest(n, n).pvalue)
+    assert nearly.p_value == pytest.approx(alike.p_value)
+    assert alike.supports_difference == nearly.supports_difference == supported
 
 
 def test_an_interval_of_nothing_is_refused():

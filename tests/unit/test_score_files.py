@@ -176,7 +176,23 @@ def test_the_order_of_rows_and_sums_of_floats_make_no_difference(tmp_path: Path)
     more = [{"id": task, "score": task / 20 + shift} for shift in (0, 0.1) for task in range(9)]
     files = [lines(tmp_path / f"{name}.jsonl", part) for name, part in (("c", more[9:]), ("d", more[:9]))]
     (row,) = cells(scores_page(files, ScoreColumns()), "`c.jsonl` −")
-    assert row[4:6] == ["9 / 0", "1.000"] and row[-1] == "no"  # all alike, so nothing shows how tasks vary
+    assert row[4:6] == ["9 / 0", "0.004"] and row[-1] == "yes"  # all alike: a sign test, 2 / 2^9
+
+
+def test_one_task_has_no_interval_no_p_and_no_verdict(tmp_path: Path):
+    a, b = (lines(tmp_path / f"{name}.jsonl", [{"id": "x", "score": score}]) for name, score in (("a", 1), ("b", 0)))
+    page = scores_page([a, b], ScoreColumns(), tmp_path / "page.png")
+    assert [row[-1] for row in cells(page, "`a.jsonl`") if len(row) == 5] == ["100.0 %"]
+    assert cells(page, "`a.jsonl` −")[0][2:] == ["+100.0", "–", "1 / 0", "–", "–", "–", "–"]
+
+
+def test_no_interval_and_no_detectable_difference_of_shares_is_beyond_what_they_can_be(tmp_path: Path):
+    a, b = (
+        lines(tmp_path / f"{name}.jsonl", [{"id": n, "score": 0.01 if n % 2 == side else 1} for n in range(6)])
+        for side, name in enumerate("ab")
+    )
+    (row,) = cells(scores_page([a, b], ScoreColumns()), "`a.jsonl` −")
+    assert row[3:5] == ["[−100.0, +100.0]", "3 / 3"] and row[7] == "–"  # 3.49 standard errors of 0.44: 155 points
 
 
 def test_runs_that_are_all_alike_are_tested_as_one(tmp_path: Path):

@@ -7,7 +7,7 @@ a difference of such values                                 Agresti and Min: Wal
 a metric or difference per training run and task            the same t over tasks and runs, both random
 a difference of runs that cannot be paired                  the same, with the runs of each side (Welch)
 
-Runs that are all alike count as one. Two runs are too few for an interval: its ends are nan.
+Runs that are all alike count as one. One task, or two runs, are too few for an interval: its ends are nan.
 
 >>> solved = estimate([[1, 0, 1, 1]])  # three of four tasks
 >>> f"{solved.mean} [{solved.low:.2f}, {solved.high:.2f}]"
@@ -45,7 +45,7 @@ class Estimate:
     n_tasks: int
     n_changed: int  # tasks whose value, mean over runs, is not 0
     runs: tuple[float, ...]  # mean of each run; empty for a difference of runs that are not paired
-    low: float  # nan: two runs, which are too few for an interval
+    low: float  # nan: one task or two runs, which are too few for an interval
     high: float
     standard_error: float
     degrees: float  # t's degrees of freedom; infinite for the normal distribution
@@ -56,28 +56,26 @@ class Estimate:
 
     @property
     def supports_difference(self) -> bool:
-        """Whether the interval excludes 0 and p < 0.05.
-
-        False if nothing varies: a single task, or tasks and runs that are all alike, show nothing about others.
-        """
+        """Whether the interval excludes 0 and p < 0.05."""
         return (self.low > 0 or self.high < 0) and self.p_value < SIGNIFICANCE
 
     @property
     def p_value(self) -> float:
         """Two-sided p of a mean this far from 0; nan without an interval.
 
-        At least that of a sign test in which all changed tasks agree, so fewer than six show nothing.
+        At least that of a sign test in which all changed tasks agree, so fewer than six show nothing. If all tasks
+        differ by as much, it is that of the sign test, which values that vary a little approach.
         """
-        if not self.standard_error:
-            return 1.0
         fewest = 2.0 ** (1 - self.n_changed) if self.n_changed else 1.0
+        if not self.standard_error:
+            return fewest
         return float(np.maximum(fewest, 2 * t.sf(abs(self.mean) / self.standard_error, self.degrees)))
 
 
 def estimate(values: ArrayLike) -> Estimate:
     """Return the mean of (runs, tasks) values; every run has the same tasks.
 
-    A single task shows nothing about other tasks: its interval is its value. Raises ValueError without values.
+    A single task shows nothing about other tasks, so it has no interval. Raises ValueError without values.
     """
     table = np.asarray(values, dtype=float)
     return _of_one_task(table) or (_wilson(table) if are_flags(table) else _crossed(table))
@@ -111,7 +109,7 @@ def _of_one_task(*tables: _Table) -> Estimate | None:
     if not tables[0].size:
         raise ValueError("an interval needs at least one value")
     mean = sum(float(table.mean()) for table in tables)
-    return Estimate(mean, 1, 1, _means(*tables), mean, mean, 0.0, inf) if tables[0].shape[1] == 1 else None
+    return Estimate(mean, 1, 1, _means(*tables), nan, nan, nan, nan) if tables[0].shape[1] == 1 else None
 
 
 def _wilson(table: _Table) -> Estimate:

@@ -30,7 +30,7 @@ class Comparison:
     only_first: int  # tasks solved by the first arm and not by the second (repeated arms: solved more often)
     only_second: int
     difference: Estimate  # share of tasks solved, first minus second
-    p_value: float  # nan: two runs, which are too few for a test
+    p_value: float  # nan: one task or two runs, which are too few for a test
     is_exact: bool  # p is McNemar's, of 0 and 1 in one run; else that of the interval's t
     corrected: float | None = None  # Holm's p among all comparisons but the primary one; None: not corrected
     is_primary: bool = False
@@ -145,7 +145,7 @@ def compare(first: str, second: str, a: ArrayLike, b: ArrayLike, is_paired: bool
         only_first=only_first,
         only_second=only_second,
         difference=difference,
-        p_value=mcnemar(only_first, only_second) if is_exact else difference.p_value,
+        p_value=mcnemar(only_first, only_second) if is_exact and difference.has_interval else difference.p_value,
         is_exact=is_exact,
     )
 

@@ -36,6 +36,7 @@ from arc_refinery.reporting.markdown import (
     runs_in_brackets,
     share_text,
     solved_text,
+    supported_text,
     verdict_sentence,
 )
 from arc_refinery.reporting.prose import VALIDATION
@@ -87,7 +88,7 @@ RATES: Columns[PairedRates] = {
     "95 % interval": DIFFERENCE["95 % interval"],
     "detectable": DIFFERENCE["detectable"],
     "supported": (
-        lambda row: "yes" if row.difference.supports_difference else "no",
+        lambda row: supported_text(row.difference, row.difference.supports_difference),
         "the interval excludes 0 and six tasks differ",
     ),
 }

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import isinf, isnan
+from math import isnan
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -14,7 +14,6 @@ from arc_refinery.evaluation.intervals import Estimate, detectable, estimate
 from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
 
-NO_INTERVAL = "two trainings are too few for an interval"
 TOO_FEW = "Arms with two trainings have no intervals: that takes three."
 
 Row = TypeVar("Row")
@@ -81,14 +80,16 @@ def verdict_sentence(comparison: Comparison) -> str:
 
 
 def interval_text(difference: Estimate) -> str:
-    """Format the interval of a difference of shares in percentage points; a dash if two runs are too few for one."""
+    """Format the interval of a difference of shares in percentage points; a dash if there is none."""
     if not difference.has_interval:
         return "–"
     return f"[{points(max(-1.0, difference.low))}, {points(min(1.0, difference.high))}]"
 
 
 def interval_phrase(difference: Estimate) -> str:
-    return f"95 % interval {interval_text(difference)}" if difference.has_interval else NO_INTERVAL
+    if difference.has_interval:
+        return f"95 % interval {interval_text(difference)}"
+    return f"{'one task is' if difference.n_tasks == 1 else 'two trainings are'} too few for an interval"
 
 
 def difference_text(difference: Estimate) -> str:
@@ -98,13 +99,17 @@ def difference_text(difference: Estimate) -> str:
 
 def points_text(difference: Estimate) -> str:
     """Format a difference of shares in a sentence: `+2.0 points [−3.3, +7.1]`."""
-    interval = interval_text(difference) if difference.has_interval else f"({NO_INTERVAL})"
+    interval = interval_text(difference) if difference.has_interval else f"({interval_phrase(difference)})"
     return f"{points(difference.mean)} points {interval}"
 
 
 def detectable_text(difference: Estimate) -> str:
-    """Format the detectable difference of shares in points: `2.8`; a dash if it is not known."""
-    return "–" if isinf(smallest := detectable(difference)) else f"{100 * smallest:.1f}"
+    """Format the detectable difference of shares in points: `2.8`; a dash if it is not known, or cannot be."""
+    return "–" if (smallest := detectable(difference)) > 1 else f"{100 * smallest:.1f}"
+
+
+def supported_text(difference: Estimate, is_supported: bool) -> str:
+    return "–" if difference.n_tasks == 1 else "yes" if is_supported else "no"
 
 
 def runs_text(difference: Estimate) -> str:
@@ -113,13 +118,13 @@ def runs_text(difference: Estimate) -> str:
 
 
 def share_text(values: ArrayLike) -> str:
-    """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task has none, nor have two runs."""
+    """Format a mean over tasks with its interval: `27.5 % [17.1, 40.9]`; a single task or two runs have none."""
     return estimate_text(estimate(np.asarray(values, dtype=float)[None]))
 
 
 def estimate_text(share: Estimate) -> str:
     """Format a share with its interval: `27.5 % [17.1, 40.9]`."""
-    if share.n_tasks < 2 or not share.has_interval:
+    if not share.has_interval:
         return percent(share.mean)
     low, high = max(0.0, share.low), min(1.0, share.high)  # t has no limits
     return f"{percent(share.mean)} [{100 * low:.1f}, {100 * high:.1f}]"

@@ -15,7 +15,15 @@ from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SIGNIFICANCE
 from arc_refinery.evaluation.score_files import ScoreColumns, Scores, SideFiles, read_scores
 from arc_refinery.evaluation.sides import match_runs
 from arc_refinery.evaluation.statistics import Comparison, compare, correct
-from arc_refinery.reporting.markdown import Columns, columns_explained, columns_table, markdown_table, number, short_p
+from arc_refinery.reporting.markdown import (
+    Columns,
+    columns_explained,
+    columns_table,
+    markdown_table,
+    number,
+    short_p,
+    supported_text,
+)
 from arc_refinery.reporting.publish import plot_style, save
 
 SCORE = """\
@@ -115,7 +123,8 @@ def _side(side: Scores, shown: _Form) -> list[object]:
 
 def _columns(shown: _Form) -> Columns[Comparison]:
     def smallest(difference: Estimate) -> str:
-        return "–" if isinf(found := detectable(difference)) else shown.number(found)
+        found = detectable(difference)
+        return "–" if isinf(found) or (shown.unit and found > 1) else shown.number(found)
 
     return {
         "first − second": (lambda c: f"{_code(c.first)} − {_code(c.second)}", ""),
@@ -140,10 +149,10 @@ def _columns(shown: _Form) -> Columns[Comparison]:
         "detectable": (
             lambda c: smallest(c.difference),
             f"the true difference that such an experiment detects with {100 * POWER:.0f} % power, before correction; "
-            f"none if fewer than {FEWEST_CHANGED} tasks differ in a mean over runs or rows",
+            f"none if it cannot be, or fewer than {FEWEST_CHANGED} tasks differ in a mean over runs or rows",
         ),
         "supported": (
-            lambda c: "yes" if c.supports_difference else "no",
+            lambda c: supported_text(c.difference, c.supports_difference),
             f"the interval excludes 0 and the corrected p is below {SIGNIFICANCE}",
         ),
     }

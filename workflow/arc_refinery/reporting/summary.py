@@ -9,7 +9,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isinf
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import pandas as pd
 from arc_refinery.config import Compared
 from arc_refinery.config.arms import Primary
 from arc_refinery.evaluation.attempts import Results
-from arc_refinery.evaluation.intervals import detectable, estimate
+from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
@@ -111,9 +110,9 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
         )
     runs = f"; {runs_text(difference)}" if len(difference.runs) > 1 else ""
     supports = "supports" if difference.supports_difference and p_value < SIGNIFICANCE else "does not support"
+    smallest = detectable_text(difference)
     power = (
-        f" An experiment like this one detects a true difference of {detectable_text(difference)} points with "
-        f"{100 * POWER:.0f} % power."
+        f" An experiment like this one detects a true difference of {smallest} points with {100 * POWER:.0f} % power."
     )
     p = f", {p_text(p_value)}" if difference.has_interval else ""
     on = f"{difference.n_tasks} tasks of `{result.task_set.name}`"
@@ -122,7 +121,7 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
     declared = f" It is the comparison that the config declares as `primary`{since}." if declares else ""
     blocks = [
         f"**{sentence}.** The evidence {supports} a difference ({on}{p}{runs}).{declared}"
-        f"{'' if isinf(detectable(difference)) else power}"
+        f"{'' if smallest == '–' else power}"
     ]
     if primary.turn is not None:
         verdict = "supports" if solved.supports_difference else "does not support"

@@ -41,6 +41,7 @@ from arc_refinery.reporting.markdown import (
     share_text,
     short_p,
     solved_text,
+    supported_text,
     write_csv,
 )
 
@@ -141,7 +142,7 @@ COMPARISON: Columns[Comparison] = {
     ),
     "detectable": DIFFERENCE["detectable"],
     "supported": (
-        lambda c: "yes" if c.supports_difference else "no",
+        lambda c: supported_text(c.difference, c.supports_difference),
         f"the interval excludes 0 and p is below {SIGNIFICANCE}: the corrected p, if it is corrected",
     ),
 }
