@@ -253,11 +253,15 @@ def test_a_name_of_a_file_that_is_not_utf_8_is_refused(
     assert "'\\udcff.jsonl' is not valid UTF-8" in capsys.readouterr().err
 
 
-def test_a_locale_without_utf_8_is_named():
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [sys.executable, "-m", "arc_refinery", "compare", "é.json", "b.json"]
-    done = subprocess.run(command, env={**os.environ, **locale}, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "is not valid ASCII; set a locale with UTF-8: export LC_ALL=C.UTF-8" in done.stderr
+@pytest.mark.parametrize("words", [["compare", "é.jsonl", "b.jsonl"], ["--help"], ["stage", "é"]])
+def test_a_locale_without_utf8_is_named_and_not_the_file(words: list[str]):
+    """Where it is plain C, Python uses UTF-8 unless it is forbidden to."""
+    variables = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "arc_refinery", *words], env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and not done.stdout
+    assert "locale" in done.stderr and "LC_ALL=C.UTF-8" in done.stderr and "rename" not in done.stderr
 
 
 @pytest.mark.parametrize("made_of_it", ["pass", "raise AttributeError('partially initialized module')"])

@@ -132,6 +132,8 @@ def _is_closed(stream: TextIO) -> bool:
 
 def _run() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)
+    if (encoding := sys.getfilesystemencoding()) != "utf-8":  # of names and of what is written
+        sys.exit(f"arc-refinery: the locale's encoding is {encoding}, not UTF-8; set LC_ALL=C.UTF-8 or PYTHONUTF8=1")
     words = sys.argv[1:]
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
@@ -182,9 +184,7 @@ def parse(words: Sequence[str]) -> Any:
 
 def _check_unicode(name: str, words: Sequence[str]) -> None:
     if unreadable := [word for word in words if not _is_unicode(word)]:
-        encoding = sys.getfilesystemencoding()
-        advice = "rename the file" if encoding == "utf-8" else "set a locale with UTF-8: export LC_ALL=C.UTF-8"
-        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid {encoding.upper()}; {advice}", file=sys.stderr)
+        print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
         sys.exit(2)
 
 
