@@ -23,6 +23,7 @@ from arc_refinery import cli
 from arc_refinery.cli.results import Compare
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
+from arc_refinery.reporting.publish import is_drawable
 from arc_refinery.reporting.scores import scores_page
 
 REPORTED = ROOT / "docs/sample-report/results/code-trained"
@@ -414,3 +415,12 @@ def test_what_spreadsheets_and_pandas_write_is_read(tmp_path: Path):
     path.write_text("task_id,solved,text\n1,True,{}\n2,FALSE,\n".format("x" * 200_000), encoding="utf-8-sig")
     (side,), _ = read_scores([path], ScoreColumns())
     assert side.runs == {"": {"1": 1.0, "2": 0.0}}
+
+
+@pytest.mark.filterwarnings("error")
+def test_names_that_the_font_cannot_draw_are_numbers_in_the_picture(tmp_path: Path):
+    names = ("日本", "a$\\frac$", "é")
+    paths = [lines(tmp_path / f"{name}.jsonl", [{"id": n, "score": n % 2} for n in range(8)]) for name in names]
+    page = scores_page(paths, ScoreColumns(), tmp_path / "page.png")
+    assert cells(page, "`日本.jsonl` − `é.jsonl`")
+    assert is_drawable("é − 1") and not is_drawable("é日")

@@ -15,6 +15,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 
 from arc_refinery.files import atomic_write
 
@@ -140,6 +141,12 @@ def plot_style() -> Iterator[None]:
     """Draw with `STYLE`, ignoring the user's matplotlibrc."""
     with matplotlib.style.context(["default", STYLE], after_reset=True):
         yield
+
+
+def is_drawable(text: str) -> bool:
+    """Return whether the font of the pictures has all characters; it is the same on every machine."""
+    font = get_font(findfont(FontProperties("DejaVu Sans")))
+    return all(font.get_char_index(ord(character)) for character in text)
 
 
 def save(figure: Figure, path: Path) -> None:

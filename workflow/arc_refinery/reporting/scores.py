@@ -24,7 +24,7 @@ from arc_refinery.reporting.markdown import (
     short_p,
     supported_text,
 )
-from arc_refinery.reporting.publish import plot_style, save
+from arc_refinery.reporting.publish import is_drawable, plot_style, save
 
 SCORE = """\
 - **score**: mean over tasks, of the mean over a task's rows. Brackets: 95 % interval for other tasks, and for other
@@ -79,7 +79,7 @@ def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path
             notes.append(f"Left out of {_code(side.name)}, because not all of its runs have them: {n} tasks.")
     if picture:
         with plot_style():
-            _draw(comparisons, shown, picture)
+            _draw(comparisons, [side.name for side in sides], shown, picture)
     return "\n\n".join(
         [
             f"# Comparison of {', '.join(_code(side.name) for side in sides)}",
@@ -164,8 +164,9 @@ def _code(name: str) -> str:
     return f"`{text}`"
 
 
-def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
-    titles = [textwrap.fill(f"{c.first} − {c.second}", MAX_LABEL) for c in comparisons]
+def _draw(comparisons: Sequence[Comparison], sides: Sequence[str], shown: _Form, path: Path) -> None:
+    names = {side: side if is_drawable(side) else f"side {number}" for number, side in enumerate(sides, 1)}
+    titles = [textwrap.fill(f"{names[c.first]} − {names[c.second]}", MAX_LABEL) for c in comparisons]
     n_lines = sum(title.count("\n") + 1 for title in titles)
     figure = Figure(figsize=(8, 1.2 + 0.2 * (len(titles) + n_lines)), layout="constrained")
     axes = figure.subplots()
@@ -175,7 +176,7 @@ def _draw(comparisons: Sequence[Comparison], shown: _Form, path: Path) -> None:
         axes.plot([shown.scale * end for end in shown.ends(difference, -1.0)], [place, place], color="C0")
         axes.plot(shown.scale * difference.mean, place, color="C0", marker="o")
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_yticks(list(places), titles)
+    axes.set_yticks(list(places), titles, parse_math=False)
     axes.set_xlabel("difference" + (" in percentage points" if shown.unit else ""))
     axes.margins(y=0.2)
     save(figure, path)
