@@ -116,6 +116,151 @@ def test_files_of_other_tools_are_read_without_naming_a_column(tmp_path: Path):
     assert (side.runs, side.n_rows) == ({"": {"0": 0.125, "1": 0.5}}, (1, 2))
 
 
+def trace(number: int, **changes: Any) -> dict[str, Any]:
+    return {"task": {"type": "S", "data": {"idx": number // 2}}, "rewards": {"a": {"score": number / 4}}, **changes}
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_each_trace_of_an_episode_is_a_row_and_what_has_no_score_is_counted(tmp_path: Path, is_first: bool):
+    """verifiers since #1939: episodes with traces. Failed ones have no rewards, or no trace."""
+    scored = [{"id": "e", "env": {"id": "s"}, "errors": [], "traces": [trace(0), trace(1)]}, trace(2)]
+    failed = [{"id": "f", "errors": ["refused"], "traces": []}, trace(3, rewards={}), trace(3, rewards=None)]
+    rows = [*failed, *scored] if is_first else [*scored, *failed]
+    path = lines(tmp_path / "a.jsonl", rows)
+    (side,), read = read_scores([path], ScoreColumns())
+    assert (read.task, read.score, side.runs) == ("task.data.idx", "rewards.a.score", {"": {"0": 0.125, "1": 0.5}})
+    assert dict(side.left_out) == {"they ended with an error": 1, "they have no score": 2}
+    page = scores_page([path, lines(tmp_path / "b.jsonl", scored)], ScoreColumns())
+    assert "Left out of `a.jsonl`, because they have no score: 2 rows." in page
+    lines(path, failed)
+    with pytest.raises(InputError, match="none of its 3 samples has a score"):
+        read_scores([path], ScoreColumns())
+
+
+@pytest.mark.parametrize("is_archive", [True, False])
+def test_a_log_says_what_is_wrong_with_it_and_its_samples(tmp_path: Path, is_archive: bool):
+    header = {"status": "cancelled", "eval": {"dataset": {"samples": 5}, "config": {"epochs": 2}}}
+    samples = [
+        {"id": "a", "epoch": 1, "scores": {"m": {"value": "yes"}}},
+        {"id": "b", "epoch": 1, "scores": {"m": {"value": 1}}, "invalidation": {"author": "x"}},
+        {"id": "c", "epoch": 1, "scores": {}, "error": {"message": "m"}},
+    ]
+    path = tmp_path / ("log.eval" if is_archive else "log.json")
+    if is_archive:
+        with ZipFile(path, "w") as archive:
+            archive.writestr("header.json", json.dumps(header))
+            for sample in samples:
+                archive.writestr(f"samples/{sample['id']}_epoch_1/sample.json", json.dumps(sample))
+                archive.writestr(f"samples/{sample['id']}_epoch_1/events/0.json", "[]")
+    else:
+        path.write_text(json.dumps({**header, "samples": samples}))
+    page = scores_page([path, lines(tmp_path / "b.jsonl", samples[:1])], ScoreColumns())
+    assert "The log `log.{}` is cancelled: it holds 3 of 10 samples.".format("eval" if is_archive else "json") in page
+    assert page.count(": 1 rows.") == 2 and "invalidated" in page and "ended with an error" in page
+
+
+ROWS_BY_ID: dict[str, tuple[Any, str, dict[str, float]]] = {
+    "EvalPlus": (
+        {
+            "eval": {
+                f"H/{n}": [{"task_id": f"H/{n}", "base_status": "pass", "plus_status": status}]
+                for n, status in enumerate(("pass", "fail", "timeout"))
+            },
+            "pass_at_k": {"base": {"pass@1": 1.0}, "plus": {"pass@1": 0.3}},
+        },
+        "plus_status",
+        {"H/0": 1.0, "H/1": 0.0, "H/2": 0.0},
+    ),
+    "BigCodeBench": (
+        {"date": "today", "eval": {"B/0": [{"status": "pass"}, {"status": "fail"}], "B/1": [{"status": "timeout"}]}},
+        "",
+        {"B/0": 0.5, "B/1": 0.0},
+    ),
+    "SWE-bench": ({"a": {"resolved": True}, "b": {"resolved": False}}, "", {"a": 1.0, "b": 0.0}),
+    "OpenCompass": (
+        {"accuracy": 50.0, "details": {"0": {"correct": True}, "1": {"correct": False}, "type": "GEN"}},
+        "",
+        {"0": 1.0, "1": 0.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", ROWS_BY_ID)
+def test_ids_that_are_keys_are_read(tmp_path: Path, tool: str):
+    content, score, expected = ROWS_BY_ID[tool]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(content))
+    assert read_scores([path], ScoreColumns(score=score))[0][0].runs == {"": expected}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [{"task_id": 1, "passed": True}, {"instance_id": 1, "is_resolved": True}, {"sample_id": 1, "resolved": "yes"}],
+)
+def test_more_names_are_known(tmp_path: Path, row: dict[str, Any]):
+    assert read_scores([lines(tmp_path / "a.jsonl", [row])], ScoreColumns())[0][0].runs == {"": {"1": 1.0}}
+
+
+@pytest.mark.parametrize("text", ["task_id;score\na;1\n", "task_id\tscore\na\t1\n", "task_id , score\n a , 1\n"])
+def test_other_separators_and_spaces_are_read(tmp_path: Path, text: str):
+    for name in ("a.csv", "a.tsv"):
+        (tmp_path / name).write_text(text)
+        assert read_scores([tmp_path / name], ScoreColumns())[0][0].runs == {"": {"a": 1.0}}
+
+
+OTHER_QUESTIONS: dict[str, list[dict[str, Any]]] = {
+    "task": [{"task": "arc", "id": 0}, {"task": "mmlu", "id": 0}],
+    "subject": [{"subject": name, "question_id": n} for name in ("law", "physics") for n in range(3)],
+    "fach": [{"fach": name, "id": n, "epoch": e} for n in range(3) for name in ("Recht", "Mathe") for e in range(2)],
+    "env.id": [{"env": {"id": name}, "task": {"data": {"idx": n}}} for name in ("x", "y") for n in range(2)],
+    "unequal": [{"unequal": name, "id": n} for name, size in (("x", 4), ("y", 2)) for n in range(size)],
+    "question": [{"id": n, "question": f"{name} {n}?"} for name in ("Who", "Where") for n in range(9)],
+}
+
+
+@pytest.mark.parametrize("column", OTHER_QUESTIONS)
+def test_ids_that_start_again_are_never_averaged_in_silence(tmp_path: Path, column: str, wording: Wording):
+    path = lines(tmp_path / "a.jsonl", [{**row, "score": 1} for row in OTHER_QUESTIONS[column]])
+    with pytest.raises(InputError, match=f"differ in {column}") as error:
+        read_scores([path], ScoreColumns())
+    wording(error.value)
+    task = next(name for name in ("question_id", "id", "task.data.idx") if f"the {name} 0" in str(error.value))
+    (whole,), _ = read_scores([path], ScoreColumns(task=task))
+    (split,), _ = read_scores([path], ScoreColumns(task=f"{column},{task}"))
+    assert len(split.tasks) > len(whole.tasks)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"seed": ["0", "1"]},
+        {"completion": ["A", "B"], "uuid": ["a", "b"]},
+        {"model_answer": ["4", "5"], "finish_reason": ["stop", "length"]},
+        {"metadata": [{"id": "x/1"}, {"id": "x/2"}]},
+        {"subject": ["law", "law"], "created_at": ["today", "then"]},
+        {"epoch": [1, 2], "rewards": [0.0, 1.0]},
+    ],
+)
+def test_repeated_attempts_at_one_question_are_averaged(tmp_path: Path, more: dict[str, list[Any]]):
+    def unique(value: Any, task: int) -> Any:
+        return {"id": f"{value['id']}/{task}"} if isinstance(value, dict) else value
+
+    rows = [
+        {"id": task, "score": attempt, **{name: unique(values[attempt], task) for name, values in more.items()}}
+        for task in range(3)
+        for attempt in range(2)
+    ]
+    columns = ScoreColumns(score="rewards" if "rewards" in more else "score")
+    (side,), _ = read_scores([lines(tmp_path / "a.jsonl", rows)], columns)
+    assert side.runs == {"": {"0": 0.5, "1": 0.5, "2": 0.5}}
+
+
+def test_a_side_without_any_score_is_named(tmp_path: Path):
+    rows = [{"id": 1, "model": name, "scores": {"m": {"value": score}}} for name, score in (("a", 1), ("b", None))]
+    with pytest.raises(InputError, match="b: none of its 1 samples"):
+        read_scores([lines(tmp_path / "a.jsonl", rows)], ScoreColumns(side="model"))
+
+
 def test_an_archive_that_is_packed_with_zstandard_is_read(tmp_path: Path):
     """As inspect_ai writes it, in frames; Python's zipfile cannot before 3.14."""
     path, name, sample = tmp_path / "log.eval", b"samples/a_epoch_1.json", json.dumps(INSPECT[0]).encode()
@@ -329,7 +474,7 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         ('{"id": 1, "acc": 1, "reward": 0}\n', ScoreColumns(), "acc reward --score"),
         ('{"id": 1, "speed": 1}\n', ScoreColumns(), "--score speed"),
         ('{"name": 1, "score": 1}\n', ScoreColumns(), "--task name"),
-        ('{"id": 1, "score": "yes"}\n', ScoreColumns(), "row 1 score 'yes'"),
+        ('{"id": 1, "score": "maybe"}\n', ScoreColumns(), "row 1 score 'maybe'"),
         ('{"id": 1, "score": NaN}\n', ScoreColumns(), "row 1 score nan"),
         ('{"id": 1, "score": 1}\n{"id": 2}\n', ScoreColumns(), "row 2 score"),
         ('{"id": 1, "score": 1}\n{"id": 2\n', ScoreColumns(), "row 2 JSON"),
@@ -348,6 +493,13 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         ('{"doc_id": 1, "metrics": ["acc", "acc_norm"], "acc": 1}\n', ScoreColumns(), "--score acc, acc_norm"),
         ('{"id": 1, "score": "1_000"}\n', ScoreColumns(), "row 1 score '1_000'"),
         ('{"id": 1, "score": 1e200}\n', ScoreColumns(), "row 1 score 1e+200"),
+        ('{"id": 1, "scores": {"a": {"value": {"x": 1, "y": 0}}}}\n', ScoreColumns(), "--score scores.a.value.x"),
+        ('{"id": 1, "rewards": {"a": {"score": 1}, "b": {"score": 0}}}\n', ScoreColumns(), "--score rewards.a.score"),
+        (
+            "".join(f'{{"doc_id": 1, "resps": [["r"]], "filtered_resps": ["{n}"], "acc": {n}}}\n' for n in (0, 1)),
+            ScoreColumns(),
+            "row 2 task 1 resps filters",
+        ),
         ('{"id": NaN, "score": 1}\n', ScoreColumns(), "row 1 id empty"),
         ('{"id": 1, "scores": {"a": {"value": 1}, "b": {"value": 0}}}\n', ScoreColumns(), "--score scores.a.value"),
         (
@@ -399,8 +551,14 @@ def test_flags_that_do_not_go_together_are_refused(flags: dict[str, Any], expect
         ("a.parquet", b"PAR1", "cannot be read"),
         ("a.eval", b"PK", "cannot be read"),
         ("a.json", b'{"a": [{}], "b": [{}]}', "2 lists"),
+        ("a.json", b'{"status": "started", "eval": {}}', "has no samples"),
+        ("a.json", b'{"version": 2, "samples": []}', "has no samples"),
+        ("a.eval", b"PK\5\6" + bytes(18), "has no samples"),
     ],
-    ids=["two columns", "more cells", "no name", "index", "unscored", "gzip", "parquet", "zip", "lists"],
+    ids=[
+        *("two columns", "more cells", "no name", "index", "unscored", "gzip", "parquet", "zip", "lists"),
+        *("no samples", "empty samples", "empty zip"),
+    ],
 )
 def test_a_damaged_file_is_refused(tmp_path: Path, name: str, content: bytes, expected: str):
     path = tmp_path / name

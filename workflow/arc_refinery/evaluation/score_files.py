@@ -2,39 +2,47 @@
 
     {"doc_id": 17, "exact_match": 1.0, "seed": 3}    read_scores([path], ScoreColumns("doc_id", "exact_match", "seed"))
 
-Read are JSON lines, JSON (a list of rows, or an object with one), CSV, Parquet, and the .eval files of inspect_ai.
-Columns inside others have names with dots: `scores.match.value`.
+Read are JSON lines, JSON (a list of rows, an object with one, or rows by the ids of tasks), CSV, Parquet, and the .eval
+files of inspect_ai: score_rows.py. Columns inside others have names with dots: `scores.match.value`.
 """
 
-import csv
 import json
 import re
-import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from io import StringIO
 from math import fsum
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
-from zipfile import ZipFile, ZipInfo
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
 from arc_refinery.errors import InputError
+from arc_refinery.evaluation.score_rows import Row, score_rows
 from arc_refinery.evaluation.sides import Values
-from arc_refinery.files import decode_json, in_words, read_json, read_text, reading
-from arc_refinery.rows import read_rows
 
 # Columns that are taken if none is named. lm-evaluation-harness 0.4.13: doc_id; inspect_ai 0.3.285: id
-TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id")
+TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id", "instance_id", "sample_id")
 SCORES = ("solved", "is_correct", "correct", "right", "score", "reward", "exact_match", "acc", "pass@1")
-GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0}  # letters: those of inspect_ai
-SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".parquet", ".eval")
+MORE_SCORES = ("passed", "resolved", "is_resolved")  # without one of these: human-eval, SWE-bench
+OUTCOMES = {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0, "timeout": 0.0}  # EvalPlus, BigCodeBench
+GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, **OUTCOMES}
+BY_SCORER = {"scores": "value", "rewards": "score"}  # columns with an object per scorer: inspect_ai, verifiers
+QUESTIONS = ("question", "problem", "doc", "target", "instruction", "query")  # columns that all attempts share
+# Columns, or parts of their dotted names, that may differ between attempts at one question
+OF_ATTEMPTS = re.compile(
+    r"(?:^|[._ -])(?:answer|attempt|trial|run|seed|epoch|repeat|replic|rep$|rollout|iter|step|turn|arm|model|adapter"
+    r"|prompt|resp|output|completion|predict|generat|result|status|outcome|error|exception|finish|stop|reason|extract|parse"
+    r"|verdict|grade|judge|score|correct|solve|pass|reward|metric|time|date|created|start|end|uuid|hash|token|cost|code"
+    r"|program|patch|solution|log|trace|explan|thought|thinking|comment|feedback|filter|text|content|message|host|worker"
+    r"|node|version|store|attach|usage|role|sample(?:_?(?:id|idx|index|n|num|number))?$)",
+    re.IGNORECASE,
+)
+LABEL = 60  # characters at most of the name of a subject or a set
+FEW_LABELS = 8
+SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".eval")
 MAX_LISTED = 20
 SideFiles: TypeAlias = Path | Sequence[Path]
-ZSTANDARD = 93  # a compression of zip files
-MOST_OF_A_CELL = 2**30  # characters of a cell of CSV
 LARGEST = 1e100  # score, with which sums of squares are still numbers
 
 
@@ -57,6 +65,8 @@ class Scores:
     runs: Mapping[str, Mapping[str, float]]
     n_rows: tuple[int, ...]  # numbers of rows that tasks have in a run, without repetitions
     filter: str = ""  # of lm-evaluation-harness: how an answer was taken out of a text
+    left_out: tuple[tuple[str, int], ...] = ()  # why rows were left out, and their numbers
+    logs: tuple[str, ...] = ()  # sentences about its files, such as that a run was cancelled
 
     @property
     def tasks(self) -> list[str]:
@@ -84,6 +94,8 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
     sums: dict[str, dict[str, dict[str, list[float]]]] = {}
     read: dict[Path, ScoreColumns] = {}
     filters: dict[str, set[str]] = {}
+    left_out: dict[str, Counter[str]] = {}
+    logs: dict[str, list[str]] = {}
     documents: dict[str, Any] = {}
     files_of_sides = [(side,) if isinstance(side, Path) else tuple(side) for side in sides]
     if columns.run and max(map(len, files_of_sides)) > 1:
@@ -93,9 +105,14 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
     is_named = len({files[0].name for files in files_of_sides}) == len(files_of_sides)  # without their folders
     for files in files_of_sides:
         for number, path in enumerate(files, 1):
-            for row in _score_rows(path, columns, read):
+            log: list[str] = []
+            side = ""
+            for row in _score_rows(path, columns, read, log):
                 side = row.side or _name_of(files, is_named)
                 run = row.run or (str(number) if len(files) > 1 else "")
+                if row.score is None:
+                    left_out.setdefault(side, Counter())[row.why] += 1
+                    continue
                 sums.setdefault(side, {}).setdefault(run, {}).setdefault(row.task, []).append(row.score)
                 filters.setdefault(side, set()).update({row.filter} - {""})
                 if row.document is not None and documents.setdefault(row.task, row.document) != row.document:
@@ -103,6 +120,10 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
                         f"{path}: task {row.task} has another doc_hash than in a row before; expected files of the "
                         "same data"
                     )
+            logs.setdefault(side, []).extend(log)
+    for side, reasons in left_out.items():
+        if side not in sums:
+            raise InputError(f"{side}: none of its {reasons.total()} samples has a score")
     for side, names in filters.items():
         if len(names) > 1:  # lm-evaluation-harness scores each answer once for each
             first, second, *_ = sorted(names)
@@ -122,6 +143,8 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
             {run: {task: fsum(v) / len(v) for task, v in tasks.items()} for run, tasks in runs.items()},
             tuple(sorted({len(v) for tasks in runs.values() for v in tasks.values()})),
             min(filters[side], default=""),
+            tuple(left_out.get(side, Counter()).items()),
+            tuple(logs.get(side, ())),
         )
         for side, runs in sums.items()
     ]
@@ -132,37 +155,146 @@ class _ScoreRow(NamedTuple):
     task: str
     side: str
     run: str
-    score: float
+    score: float | None  # None: left out
+    why: str  # it is left out
     filter: str  # of lm-evaluation-harness
     document: Any  # its hash of the question
 
 
-def _score_rows(path: Path, columns: ScoreColumns, read: dict[Path, ScoreColumns]) -> Iterator[_ScoreRow]:
-    """Yield the wanted rows of a file; `read` gets the columns that they are read by."""
-    is_any = False
-    for number, row in enumerate(_rows(path), 1):
-        where = f"{path}: row {number}"
-        if not all(_text(_value(row, column, where)) == value for column, value in columns.where):
-            continue
-        if path not in read:
+def _score_rows(
+    path: Path, columns: ScoreColumns, read: dict[Path, ScoreColumns], log: list[str]
+) -> Iterator[_ScoreRow]:
+    """Yield the wanted rows of a file; `read` gets the columns that they are read by, `log` sentences on the file."""
+    n_rows: Counter[tuple[str, str, str]] = Counter()
+    n_left_out = 0
+    for where, row in _wanted_rows(path, columns, log):
+        why = _why_left_out(row, read[path].score if path in read else columns.score, where)
+        if not why and path not in read:
             named = columns.task or _task_column(row, path), columns.score or _score_column(row, path)
             read[path] = replace(columns, task=named[0], score=named[1])
+            why = _why_left_out(row, named[1], where)
+        if why:
+            n_left_out += 1
+            side = _name(_value(row, columns.side, where), f"{where}: {columns.side}") if columns.side else ""
+            yield _ScoreRow("", side, "", None, why, "", None)
+            continue
         of_file = read[path]
-        task, side, run = (
-            _name(_value(row, column, where), f"{where}: {column}") if column else ""
-            for column in (of_file.task, columns.side, columns.run)
-        )
-        value = _value(row, of_file.score, where)
-        if of_file.score.startswith("scores.") and (value is None or value != value):
-            continue  # a sample that this scorer of inspect_ai left unscored: nan is not equal to itself
-        score, is_any = _number(value, f"{where}: {of_file.score}"), True
+        key = _key(row, of_file, where)
+        n_rows[key] += 1
+        score = _number(_value(row, of_file.score, where), where, of_file.score)
         document = row.get("doc_hash") if of_file.task == "doc_id" else None
-        yield _ScoreRow(task, side, run, score, _text(row.get("filter", "")), document)
-    if path in read and not is_any:
-        raise InputError(f"{path}: no row has a score in {read[path].score}")
-    if path not in read:
+        yield _ScoreRow(*key, score, "", _text(row.get("filter", "")), document)
+    if n_left_out and not n_rows:
+        raise InputError(f"{path}: none of its {n_left_out} samples has a score")
+    if not n_rows:
         wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
         raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
+    if max(n_rows.values()) > 1 and path.suffix != ".eval":  # whose ids differ
+        _check_questions(path, read[path], is_task_found=not columns.task)
+
+
+def _wanted_rows(path: Path, columns: ScoreColumns, log: list[str]) -> Iterator[tuple[str, Row]]:
+    """Yield the rows that `where` selects, each with its name for messages."""
+
+    def is_scored(row: Row) -> bool:
+        names = {*_known_scores(row)} - {"pass@1"}  # which is of many tasks
+        return bool(names) or columns.score.partition(".")[0] in row or any(row.get(name) for name in BY_SCORER)
+
+    for number, row in enumerate(score_rows(path, is_scored, log), 1):
+        where = f"{path}: row {number}"
+        if all(_text(_value(row, column, where)) == value for column, value in columns.where):
+            yield where, row
+
+
+def _why_left_out(row: Row, score: str, where: str) -> str:
+    """Return why a row has no score that counts; empty if it has one, or if it should have one.
+
+    `score` is empty as long as the column is not known.
+    """
+    if row.get("invalidation"):
+        return "they were invalidated"
+    first, dot, _ = score.partition(".")
+    if dot and first in BY_SCORER:
+        value = _value(row, score, where) if row.get(first) else None
+        is_scored = value is not None and value == value  # nan is not equal to itself
+    else:
+        is_empty = any(row.get(name, 0) in (None, {}, []) for name in BY_SCORER)
+        is_scored = bool(score or _known_scores(row) or not is_empty)
+    has_error = row.get("error") or row.get("errors")
+    return "" if is_scored else "they ended with an error" if has_error else "they have no score"
+
+
+def _key(row: Row, columns: ScoreColumns, where: str) -> tuple[str, str, str]:
+    """Return the names of a row's task, side and run."""
+    parts = [columns.task] if columns.task in row else columns.task.split(",")
+    task, side, run = (
+        "/".join(_name(_value(row, part, where), f"{where}: {part}") for part in names if part)
+        for names in (parts, [columns.side], [columns.run])
+    )
+    return task, side, run
+
+
+def _check_questions(path: Path, columns: ScoreColumns, is_task_found: bool) -> None:
+    """Raise `InputError` if rows that would be averaged are no attempts at one question.
+
+    Ids may start again in each subject or set. A column tells them apart if its texts are short and few, and if it
+    splits the tasks into groups of equal size, or the file into blocks; attempts differ in texts of other kinds.
+    """
+    texts: dict[object, str] = {}
+    labels: dict[str, Counter[tuple[tuple[str, ...], str]]] = {}
+    last: dict[str, str] = {}
+    n_blocks: Counter[str] = Counter()
+    n_rows = 0
+    for where, row in _wanted_rows(path, columns, []):
+        if _why_left_out(row, columns.score, where):
+            continue
+        n_rows, key = n_rows + 1, _key(row, columns, where)
+        if "filter" not in row and "filtered_resps" in row:
+            answer, filtered = (_text(row.get(name)) for name in ("resps", "filtered_resps"))
+            if texts.setdefault(("resps", key, answer), filtered) != filtered:
+                raise InputError(
+                    f"{where}: task {key[0]} has the resps of a row before, and other filtered_resps: each answer is "
+                    "scored by several filters. Keep the rows of one, or write the file with a newer "
+                    "lm-evaluation-harness, which names them"
+                )
+        if not is_task_found:
+            continue
+        for name in QUESTIONS:
+            if name in row and texts.setdefault((name, key), text := _text(row[name])) != text:
+                raise InputError(_of_other_questions(where, columns.task, key[0], name))
+        for name, label in _labels(row):
+            labels.setdefault(name, Counter())[key, label] += 1
+            n_blocks[name] += last.get(name) != label
+            last[name] = label
+    for name, groups in labels.items():
+        n_labels, firsts = len({label for _, label in groups}), dict(reversed(groups))
+        other = next((group for group in groups if firsts[group[0]] != group[1]), None)
+        is_id = n_labels == n_rows and re.search(r"(?:^|[._])id$", name)
+        if not other or is_id or groups.total() < n_rows or n_labels > max(FEW_LABELS, n_rows // 2):
+            continue
+        if len({*groups.values()}) == 1 or n_blocks[name] == n_labels:
+            differ = f"{name} ({firsts[other[0]]}, {other[1]})"
+            raise InputError(_of_other_questions(str(path), columns.task, other[0][0], differ, name))
+
+
+def _of_other_questions(where: str, column: str, task: str, differ: str, name: str = "") -> str:
+    both = f"{name},{column}" if name else "and the columns that tell them apart"
+    return (
+        f"{where}: rows with the {column} {task} differ in {differ}; if they are other questions, give --task {both}; "
+        f"if they are attempts at one question, --task {column}"
+    )
+
+
+def _labels(row: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the short texts of a row that no attempt is likely to have made, with their columns."""
+    for name, value in row.items():
+        column = f"{prefix}{name}"
+        if OF_ATTEMPTS.search(column):
+            continue
+        if isinstance(value, Mapping):
+            yield from _labels(value, f"{column}.")
+        elif isinstance(value, str) and 0 < len(value) <= LABEL and _as_number(value) != _as_number(value):
+            yield column, value
 
 
 def _name_of(paths: Sequence[Path], is_named: bool) -> str:
@@ -171,87 +303,7 @@ def _name_of(paths: Sequence[Path], is_named: bool) -> str:
     return paths[0].name + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    readers = {".csv": _of_csv, ".json": _of_json, ".eval": _of_archive}
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    for number, row in enumerate(readers.get(suffix, read_rows)(path), 1):
-        if not isinstance(row, Mapping):
-            raise InputError(f"{path}: row {number} is {in_words(row)}; expected an object with a task and a score")
-        yield row
-
-
-def _of_csv(path: Path) -> Iterator[Any]:
-    csv.field_size_limit(MOST_OF_A_CELL)
-    rows = csv.DictReader(StringIO(read_text(path, "CSV"), newline=""), strict=True)
-    with reading(path, form="CSV"):
-        names = list(rows.fieldnames or ())
-        if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(f"{path}: has the column {twice[0]} twice; rename one")
-        for number, row in enumerate(rows, 1):
-            if None in row:  # the key of what is beyond the header
-                raise InputError(f"{path}: row {number} has more cells than the header has columns")
-            yield row
-
-
-def _of_json(path: Path) -> list[Any]:
-    content = read_json(path, "a list of rows, or an object with one")
-    lists = [content] if isinstance(content, list) else []
-    if isinstance(content, Mapping) and isinstance(content.get("samples"), list):  # a log of inspect_ai
-        return list(_scored(content["samples"], path))
-    if isinstance(content, Mapping):
-        lists = [
-            value for value in content.values() if isinstance(value, list) and value and isinstance(value[0], dict)
-        ]
-    if len(lists) != 1:
-        raise InputError(
-            f"{path}: holds {len(lists)} lists of objects; expected a list of rows, or an object with one list"
-        )
-    return list(lists[0])
-
-
-def _of_archive(path: Path) -> Iterator[Any]:
-    return _scored(_samples(path), path)
-
-
-def _samples(path: Path) -> Iterator[Any]:
-    """Yield the samples of a log of inspect_ai, in the order of their names."""
-    with reading(path, form="a log of inspect_ai"), ZipFile(path) as archive, path.open("rb") as packed:
-        samples = (member for member in archive.infolist() if re.fullmatch(r"samples/.*\.json", member.filename))
-        for sample in sorted(samples, key=lambda member: member.filename):
-            is_zstandard = sample.compress_type == ZSTANDARD  # which Python's zipfile reads from 3.14 on
-            content = _decompressed(packed, sample) if is_zstandard else archive.read(sample)
-            yield decode_json(content, f"{path}: {sample.filename}", "a sample of inspect_ai")
-
-
-def _decompressed(packed: BinaryIO, member: ZipInfo) -> bytes:
-    packed.seek(member.header_offset + 26)
-    name_and_extra = sum(struct.unpack("<HH", packed.read(4)))
-    packed.seek(member.header_offset + 30 + name_and_extra)
-    raw = pa.BufferReader(packed.read(member.compress_size))
-    content: bytes = pa.CompressedInputStream(raw, "zstd").read()
-    return content
-
-
-def _scored(samples: Iterable[Any], path: Path) -> Iterator[Any]:
-    """Yield the samples of inspect_ai but those that ended with an error, or that their scorer left unscored."""
-    n_left_out, is_any = 0, False
-    for sample in samples:
-        if not isinstance(sample, Mapping) or _has_score(sample.get("scores", True)):
-            is_any = True
-            yield sample
-        else:
-            n_left_out += 1
-    if n_left_out and not is_any:
-        raise InputError(f"{path}: none of its {n_left_out} samples was scored")
-
-
-def _has_score(scores: Any) -> bool:
-    values = scores.values() if isinstance(scores, Mapping) else [scores]
-    grades = [score.get("value") if isinstance(score, Mapping) else score for score in values]
-    return not all(grade is None or grade != grade for grade in grades)  # nan: not equal to itself
-
-
-def _task_column(row: Mapping[str, Any], path: Path) -> str:
+def _task_column(row: Row, path: Path) -> str:
     if isinstance(task := row.get("task"), Mapping) and isinstance(task.get("data"), Mapping):
         return "task.data.idx"  # a trace of verifiers 0.4
     for name in TASKS:
@@ -260,37 +312,48 @@ def _task_column(row: Mapping[str, Any], path: Path) -> str:
     raise InputError(f"{path}: which column names the task? Give --task, one of {_listed(row)}")
 
 
-def _score_column(row: Mapping[str, Any], path: Path) -> str:
+def _score_column(row: Row, path: Path) -> str:
     """Return the metric, score or reward of other tools if there is one, or a known name."""
     if isinstance(metrics := row.get("metrics"), list):
         if len(metrics) != 1:
             names = ", ".join(map(str, metrics)) or _listed(row)
             raise InputError(f"{path}: has {len(metrics)} metrics; give --score, one of {names}")
         return str(metrics[0])
-    if isinstance(scores := row.get("scores"), Mapping) and len(scores) == 1:
-        return f"scores.{next(iter(scores))}.value"
-    if isinstance(rewards := row.get("rewards"), Mapping) and len(rewards) == 1:
-        return f"rewards.{next(iter(rewards))}.score"
-    known = [name for name in SCORES if name in row]
+    for name, key in BY_SCORER.items():
+        if isinstance(scorers := row.get(name), Mapping) and scorers:
+            columns = {f"{name}.{scorer}.{key}": 0 for scorer in scorers}
+            if len(columns) > 1:
+                raise InputError(f"{path}: has {len(columns)} {name}; give --score, one of {_listed(columns)}")
+            return next(iter(columns))
+    known = _known_scores(row)
     if len(known) != 1:
         which = f"{' or '.join(known)}?" if known else "which column is it?"
-        scores = {f"scores.{name}.value": 0 for name in row.get("scores") or () if isinstance(row["scores"], Mapping)}
-        raise InputError(f"{path}: the score: {which} Give --score, one of {_listed(scores or row)}")
+        raise InputError(f"{path}: the score: {which} Give --score, one of {_listed(row)}")
     return known[0]
 
 
-def _listed(row: Mapping[str, Any]) -> str:
+def _known_scores(row: Row) -> list[str]:
+    return (
+        [name for name in SCORES if name in row]
+        or [name for name in MORE_SCORES if name in row]
+        or [name for name, value in row.items() if isinstance(value, str) and value.lower() in OUTCOMES]
+    )
+
+
+def _listed(row: Row) -> str:
     names = [str(name) for name in row]
     return ", ".join(names[:MAX_LISTED]) + (f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else "")
 
 
-def _value(row: Mapping[str, Any], column: str, where: str) -> Any:
+def _value(row: Row, column: str, where: str) -> Any:
     """Return a value by its column, or by its place in columns: `scores.match.value`."""
     if column in row:
         return row[column]
     first, _, rest = column.partition(".")
     if rest and isinstance(inner := row.get(first), Mapping):
         return _value(inner, rest, where)
+    if rest and first in row and inner is None:
+        return None
     raise InputError(f"{where}: has no column {column}; it has {_listed(row)}")
 
 
@@ -305,13 +368,21 @@ def _name(value: Any, where: str) -> str:
     return text
 
 
-def _number(value: Any, where: str) -> float:
+def _number(value: Any, where: str, column: str) -> float:
+    if isinstance(value, Mapping) and value:
+        parts = {f"{column}.{name}": 0 for name in value}
+        raise InputError(f"{where}: {column} is an object; give --score, one of {_listed(parts)}")
     if isinstance(value, str):
         value = GRADES.get(value.lower(), value)
-    try:
-        number = float("nan" if "_" in str(value) else value)  # Python would read 1_000
-    except (TypeError, ValueError, OverflowError):
-        number = float("nan")
+    number = _as_number(value)
     if not abs(number) <= LARGEST:
-        raise InputError(f"{where} is {value!r:.60}; expected a number, true or false, or one of C, I, P, N")
+        raise InputError(f"{where}: {column} is {value!r:.60}; expected a number, true or false, or one of C, I, P, N")
     return number
+
+
+def _as_number(value: Any) -> float:
+    """Return a number, or nan."""
+    try:
+        return float("nan" if "_" in str(value) else value)  # Python would read 1_000
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")

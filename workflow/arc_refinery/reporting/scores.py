@@ -75,6 +75,8 @@ def scores_page(files: Sequence[SideFiles], columns: ScoreColumns, picture: Path
         ]
     comparisons, differences = correct(comparisons), _columns(shown)
     for side in sides:
+        notes += side.logs
+        notes += [f"Left out of {_code(side.name)}, because {why}: {n} rows." for why, n in side.left_out]
         if n := len(set().union(*side.runs.values())) - len(side.tasks):
             notes.append(f"Left out of {_code(side.name)}, because not all of its runs have them: {n} tasks.")
     if picture:
