@@ -226,6 +226,7 @@ def test_ids_that_start_again_are_never_averaged_in_silence(tmp_path: Path, colu
     wording(error.value)
     task = next(name for name in ("question_id", "id", "task.data.idx") if f"the {name} 0" in str(error.value))
     (whole,), _ = read_scores([path], ScoreColumns(task=task))
+    assert f"differ in {column}" in whole.logs[0]
     (split,), _ = read_scores([path], ScoreColumns(task=f"{column},{task}"))
     assert len(split.tasks) > len(whole.tasks)
 
@@ -253,6 +254,18 @@ def test_repeated_attempts_at_one_question_are_averaged(tmp_path: Path, more: di
     columns = ScoreColumns(score="rewards" if "rewards" in more else "score")
     (side,), _ = read_scores([lines(tmp_path / "a.jsonl", rows)], columns)
     assert side.runs == {"": {"0": 0.5, "1": 0.5, "2": 0.5}}
+
+
+def test_sides_with_other_questions_of_the_same_ids_are_refused(tmp_path: Path):
+    paths = [
+        lines(tmp_path / f"{name}.jsonl", [{"id": n, "score": 1, "problem": f"{name} {n}?"} for n in range(3)])
+        for name in ("who", "where", "who ")
+    ]
+    with pytest.raises(InputError, match=r"where\.jsonl: rows with the id 0 differ in problem"):
+        read_scores(paths[:2], ScoreColumns())
+    assert (
+        len(read_scores(paths[:2], ScoreColumns(task="id"))[0]) == len(read_scores(paths[::2], ScoreColumns())[0]) == 2
+    )
 
 
 def test_a_side_without_any_score_is_named(tmp_path: Path):
@@ -504,7 +517,7 @@ def test_files_that_would_be_read_by_different_columns_are_refused(tmp_path: Pat
         ('{"id": 1, "scores": {"a": {"value": 1}, "b": {"value": 0}}}\n', ScoreColumns(), "--score scores.a.value"),
         (
             '{"doc_id": 1, "acc": 1, "doc_hash": "a"}\n{"doc_id": 1, "acc": 1, "doc_hash": "b"}\n',
-            ScoreColumns(),
+            ScoreColumns(task="doc_id"),
             "task 1 doc_hash",
         ),
     ],

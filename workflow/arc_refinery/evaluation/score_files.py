@@ -28,7 +28,7 @@ MORE_SCORES = ("passed", "resolved", "is_resolved")  # without one of these: hum
 OUTCOMES = {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0, "timeout": 0.0}  # EvalPlus, BigCodeBench
 GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, **OUTCOMES}
 BY_SCORER = {"scores": "value", "rewards": "score"}  # columns with an object per scorer: inspect_ai, verifiers
-QUESTIONS = ("question", "problem", "doc", "target", "instruction", "query")  # columns that all attempts share
+QUESTIONS = ("question", "problem", "doc", "target", "instruction")  # columns that all rows of a task share
 # Columns, or parts of their dotted names, that may differ between attempts at one question
 OF_ATTEMPTS = re.compile(
     r"(?:^|[._ -])(?:answer|attempt|trial|run|seed|epoch|repeat|replic|rep$|rollout|iter|step|turn|arm|model|adapter"
@@ -55,6 +55,7 @@ class ScoreColumns:
     run: str = ""  # empty: all rows are of one run
     side: str = ""  # empty: each file is a side
     where: tuple[tuple[str, str], ...] = ()  # columns and values that a row must have
+    is_task_found: bool = False  # by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
     filters: dict[str, set[str]] = {}
     left_out: dict[str, Counter[str]] = {}
     logs: dict[str, list[str]] = {}
-    documents: dict[str, Any] = {}
+    questions: dict[tuple[str, str], int] = {}
     files_of_sides = [(side,) if isinstance(side, Path) else tuple(side) for side in sides]
     if columns.run and max(map(len, files_of_sides)) > 1:
         raise InputError(
@@ -115,11 +116,15 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
                     continue
                 sums.setdefault(side, {}).setdefault(run, {}).setdefault(row.task, []).append(row.score)
                 filters.setdefault(side, set()).update({row.filter} - {""})
-                if row.document is not None and documents.setdefault(row.task, row.document) != row.document:
-                    raise InputError(
-                        f"{path}: task {row.task} has another doc_hash than in a row before; expected files of the "
-                        "same data"
-                    )
+                for name, text in row.questions:
+                    if questions.setdefault((row.task, name), hash(text)) == hash(text):
+                        continue
+                    if name == "doc_hash":
+                        raise InputError(
+                            f"{path}: task {row.task} has another doc_hash than in a row before; expected files of the "
+                            "same data"
+                        )
+                    _not_in_silence(path, read[path], row.task, name, "", log)
             logs.setdefault(side, []).extend(log)
     for side, reasons in left_out.items():
         if side not in sums:
@@ -158,7 +163,7 @@ class _ScoreRow(NamedTuple):
     score: float | None  # None: left out
     why: str  # it is left out
     filter: str  # of lm-evaluation-harness
-    document: Any  # its hash of the question
+    questions: list[tuple[str, str]]  # texts by columns, that all rows of the task share
 
 
 def _score_rows(
@@ -171,26 +176,28 @@ def _score_rows(
         why = _why_left_out(row, read[path].score if path in read else columns.score, where)
         if not why and path not in read:
             named = columns.task or _task_column(row, path), columns.score or _score_column(row, path)
-            read[path] = replace(columns, task=named[0], score=named[1])
+            read[path] = replace(columns, task=named[0], score=named[1], is_task_found=not columns.task)
             why = _why_left_out(row, named[1], where)
         if why:
             n_left_out += 1
             side = _name(_value(row, columns.side, where), f"{where}: {columns.side}") if columns.side else ""
-            yield _ScoreRow("", side, "", None, why, "", None)
+            yield _ScoreRow("", side, "", None, why, "", [])
             continue
         of_file = read[path]
         key = _key(row, of_file, where)
         n_rows[key] += 1
         score = _number(_value(row, of_file.score, where), where, of_file.score)
-        document = row.get("doc_hash") if of_file.task == "doc_id" else None
-        yield _ScoreRow(*key, score, "", _text(row.get("filter", "")), document)
+        is_hashed = of_file.task == "doc_id" and row.get("doc_hash") is not None  # lm-evaluation-harness
+        names = ("doc_hash",) if is_hashed else QUESTIONS
+        questions = [(name, " ".join(_text(row[name]).split())) for name in names if row.get(name) is not None]
+        yield _ScoreRow(*key, score, "", _text(row.get("filter", "")), questions)
     if n_left_out and not n_rows:
         raise InputError(f"{path}: none of its {n_left_out} samples has a score")
     if not n_rows:
         wanted = " and ".join(f"{column} = {value}" for column, value in columns.where)
         raise InputError(f"{path}: has no rows{f' with {wanted} (--where)' if wanted else ''}")
     if max(n_rows.values()) > 1 and path.suffix != ".eval":  # whose ids differ
-        _check_questions(path, read[path], is_task_found=not columns.task)
+        _check_questions(path, read[path], log)
 
 
 def _wanted_rows(path: Path, columns: ScoreColumns, log: list[str]) -> Iterator[tuple[str, Row]]:
@@ -234,13 +241,13 @@ def _key(row: Row, columns: ScoreColumns, where: str) -> tuple[str, str, str]:
     return task, side, run
 
 
-def _check_questions(path: Path, columns: ScoreColumns, is_task_found: bool) -> None:
-    """Raise `InputError` if rows that would be averaged are no attempts at one question.
+def _check_questions(path: Path, columns: ScoreColumns, log: list[str]) -> None:
+    """Raise `InputError`, or log a sentence, if rows that would be averaged are no attempts at one question.
 
     Ids may start again in each subject or set. A column tells them apart if its texts are short and few, and if it
     splits the tasks into groups of equal size, or the file into blocks; attempts differ in texts of other kinds.
     """
-    texts: dict[object, str] = {}
+    answers: dict[object, str] = {}
     labels: dict[str, Counter[tuple[tuple[str, ...], str]]] = {}
     last: dict[str, str] = {}
     n_blocks: Counter[str] = Counter()
@@ -251,17 +258,12 @@ def _check_questions(path: Path, columns: ScoreColumns, is_task_found: bool) -> 
         n_rows, key = n_rows + 1, _key(row, columns, where)
         if "filter" not in row and "filtered_resps" in row:
             answer, filtered = (_text(row.get(name)) for name in ("resps", "filtered_resps"))
-            if texts.setdefault(("resps", key, answer), filtered) != filtered:
+            if answers.setdefault((key, answer), filtered) != filtered:
                 raise InputError(
                     f"{where}: task {key[0]} has the resps of a row before, and other filtered_resps: each answer is "
                     "scored by several filters. Keep the rows of one, or write the file with a newer "
                     "lm-evaluation-harness, which names them"
                 )
-        if not is_task_found:
-            continue
-        for name in QUESTIONS:
-            if name in row and texts.setdefault((name, key), text := _text(row[name])) != text:
-                raise InputError(_of_other_questions(where, columns.task, key[0], name))
         for name, label in _labels(row):
             labels.setdefault(name, Counter())[key, label] += 1
             n_blocks[name] += last.get(name) != label
@@ -274,14 +276,21 @@ def _check_questions(path: Path, columns: ScoreColumns, is_task_found: bool) -> 
             continue
         if len({*groups.values()}) == 1 or n_blocks[name] == n_labels:
             differ = f"{name} ({firsts[other[0]]}, {other[1]})"
-            raise InputError(_of_other_questions(str(path), columns.task, other[0][0], differ, name))
+            _not_in_silence(path, columns, other[0][0], differ, name, log)
 
 
-def _of_other_questions(where: str, column: str, task: str, differ: str, name: str = "") -> str:
-    both = f"{name},{column}" if name else "and the columns that tell them apart"
-    return (
-        f"{where}: rows with the {column} {task} differ in {differ}; if they are other questions, give --task {both}; "
-        f"if they are attempts at one question, --task {column}"
+def _not_in_silence(path: Path, columns: ScoreColumns, task: str, differ: str, name: str, log: list[str]) -> None:
+    """Raise `InputError` on rows of one task that seem to be of several; if --task is given, log a sentence instead."""
+    what = f"rows with the {columns.task} {task} differ in {differ}"
+    if not columns.is_task_found:
+        log += (
+            [] if any("as one question" in text for text in log) else [f"`{path}`: {what}; they count as one question."]
+        )
+        return
+    both = f"{name},{columns.task}" if name else "and the columns that tell them apart"
+    raise InputError(
+        f"{path}: {what}; if they are other questions, give --task {both}; if they are attempts at one question, "
+        f"--task {columns.task}"
     )
 
 

@@ -203,13 +203,14 @@ def budget_curve(attempts: pd.DataFrame, task_ids: Sequence[str], n_first: int, 
             solved[index, k - 1] = is_solved
             tokens[k - 1] += n_tokens
     shares = [estimate([column]) for column in solved.T]
+    low, high = np.clip([(share.low, share.high) for share in shares], 0, 1).T
     return pd.DataFrame(
         {
             "budget": np.arange(1, budget + 1),
             "tokens": tokens / n,
             "solved": solved.mean(axis=0),
-            "low": [share.low for share in shares],
-            "high": [share.high for share in shares],
+            "low": low,
+            "high": high,
             "solved_tasks": solved.sum(axis=0),
         }
     )

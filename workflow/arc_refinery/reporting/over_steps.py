@@ -136,8 +136,8 @@ def _csv(all_series: Sequence[Series], path: Path) -> None:
             "step": step,
             "metric": name,
             "mean": value.mean,
-            "low": value.low,
-            "high": value.high,
+            "low": np.clip(value.low, 0, 1),
+            "high": np.clip(value.high, 0, 1),
         }
         for series in all_series
         for step, metrics in series.by_step.items()
