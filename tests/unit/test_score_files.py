@@ -176,6 +176,11 @@ ROWS_BY_ID: dict[str, tuple[Any, str, dict[str, float]]] = {
         "",
         {"B/0": 0.5, "B/1": 0.0},
     ),
+    "lists by id": (
+        {"H/0": [{"task_id": "H/0", "passed": True}], "H/1": [{"task_id": "H/1", "passed": False}]},
+        "",
+        {"H/0": 1.0, "H/1": 0.0},
+    ),
     "SWE-bench": ({"a": {"resolved": True}, "b": {"resolved": False}}, "", {"a": 1.0, "b": 0.0}),
     "OpenCompass": (
         {"accuracy": 50.0, "details": {"0": {"correct": True}, "1": {"correct": False}, "type": "GEN"}},
@@ -201,7 +206,10 @@ def test_more_names_are_known(tmp_path: Path, row: dict[str, Any]):
     assert read_scores([lines(tmp_path / "a.jsonl", [row])], ScoreColumns())[0][0].runs == {"": {"1": 1.0}}
 
 
-@pytest.mark.parametrize("text", ["task_id;score\na;1\n", "task_id\tscore\na\t1\n", "task_id , score\n a , 1\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["task_id;score\na;1\n", "sep=;\ntask_id;score\na;1\n", "task_id\tscore\na\t1\n", "task_id , score\n a , 1\n"],
+)
 def test_other_separators_and_spaces_are_read(tmp_path: Path, text: str):
     for name in ("a.csv", "a.tsv"):
         (tmp_path / name).write_text(text)
@@ -212,6 +220,7 @@ OTHER_QUESTIONS: dict[str, list[dict[str, Any]]] = {
     "task": [{"task": "arc", "id": 0}, {"task": "mmlu", "id": 0}],
     "subject": [{"subject": name, "question_id": n} for name in ("law", "physics") for n in range(3)],
     "fach": [{"fach": name, "id": n, "epoch": e} for n in range(3) for name in ("Recht", "Mathe") for e in range(2)],
+    "level": [{"level": level, "id": n} for n in range(4) for level in (1, 2)],
     "env.id": [{"env": {"id": name}, "task": {"data": {"idx": n}}} for name in ("x", "y") for n in range(2)],
     "unequal": [{"unequal": name, "id": n} for name, size in (("x", 4), ("y", 2)) for n in range(size)],
     "question": [{"id": n, "question": f"{name} {n}?"} for name in ("Who", "Where") for n in range(9)],

@@ -38,6 +38,9 @@ OF_ATTEMPTS = re.compile(
     r"|node|version|store|attach|usage|role|sample(?:_?(?:id|idx|index|n|num|number))?$)",
     re.IGNORECASE,
 )
+SUBJECTS = re.compile(
+    r"subject|task|benchmark|dataset|subset|^set$|split|categor|domain|topic|section|level|fold|suite|config", re.I
+)
 LABEL = 60  # characters at most of the name of a subject or a set
 FEW_LABELS = 8
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".eval")
@@ -295,15 +298,20 @@ def _not_in_silence(path: Path, columns: ScoreColumns, task: str, differ: str, n
 
 
 def _labels(row: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the short texts of a row that no attempt is likely to have made, with their columns."""
+    """Yield the short texts of a row that no attempt is likely to have made, with their columns.
+
+    Numbers are yielded of columns with a name as of subjects or sets: others count attempts.
+    """
     for name, value in row.items():
         column = f"{prefix}{name}"
         if OF_ATTEMPTS.search(column):
             continue
         if isinstance(value, Mapping):
             yield from _labels(value, f"{column}.")
-        elif isinstance(value, str) and 0 < len(value) <= LABEL and _as_number(value) != _as_number(value):
-            yield column, value
+        elif isinstance(value, str | int) and 0 < len(str(value)) <= LABEL:
+            is_number = _as_number(value) == _as_number(value)  # nan is not
+            if not is_number or SUBJECTS.search(str(name)):
+                yield column, str(value)
 
 
 def _name_of(paths: Sequence[Path], is_named: bool) -> str:

@@ -59,6 +59,7 @@ def _of_csv(path: Path) -> Iterator[Any]:
     csv.field_size_limit(MOST_OF_A_CELL)
     text = read_text(path, "CSV")
     with reading(path, form="CSV"):
+        text = re.sub(r"\Asep=.\r?\n", "", text)  # as Excel names the separator
         header = text.splitlines()[:1]
         separator = max(SEPARATORS, key=lambda sign: len(next(csv.reader(header, delimiter=sign), [])))
         rows = csv.DictReader(StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
@@ -85,14 +86,23 @@ def _of_json(path: Path, is_scored: Callable[[Row], bool], log: list[str]) -> It
             return iter(samples)
         values = list(content.values())
         tables = [value for value in values if isinstance(value, list) and value and isinstance(value[0], dict)]
-        by_id = [_by_id(value, is_scored) for value in values if isinstance(value, Mapping)]
-        plain = {key: value for key, value in content.items() if isinstance(value, Mapping)}
-        tables = tables or [table for table in (*by_id, _by_id(plain, is_scored)) if table]
+        if len(tables) != 1:
+            of_tasks = {
+                key: value for key, value in content.items() if isinstance(value, Mapping) or _repeat(key, value)
+            }
+            by_id = [_by_id(value, is_scored) for value in (*values, of_tasks) if isinstance(value, Mapping)]
+            tables = list(filter(None, by_id)) or tables
     if len(tables) != 1:
         raise InputError(
-            f"{path}: holds {len(tables)} lists of objects; expected a list of rows, or an object with one list"
+            f"{path}: holds {len(tables)} lists of objects; expected a list of rows, an object with one list, or rows "
+            "by the ids of their tasks"
         )
     return iter(tables[0])
+
+
+def _repeat(key: str, value: Any) -> bool:
+    """Return whether a list has rows that name the key that they are at, and not rows of another kind."""
+    return isinstance(value, list) and all(isinstance(row, Mapping) and key in row.values() for row in value)
 
 
 def _by_id(content: Mapping[str, Any], is_scored: Callable[[Row], bool]) -> list[Row]:
