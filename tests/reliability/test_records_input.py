@@ -15,6 +15,7 @@ from reliability.sweep import Stage, copied_from, record_faults, sweep
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
+from arc_refinery.evaluation.attempts import NAMES, NULLABLE
 from arc_refinery.records import Overlap, Question
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
@@ -53,6 +54,7 @@ SHARD = record_faults(columns(Attempt), others=SWAPPED | TURNS)
 VERDICTS = record_faults(
     columns(Verdict), others=SWAPPED | {"of turn 2": copied_from("../../refine-turn2/verdicts/000.parquet")}
 )
+TABLE = record_faults([name for name in NAMES if name not in NULLABLE], joined=False)
 TASK_FILE = record_faults(columns(Task), others={"tasks of another set": copied_from("other.parquet")})
 TURN1_FILES = {
     f"{TURN1}/prompts.parquet": PROMPTS,
@@ -133,7 +135,10 @@ STAGES = {
         {**TURN1_FILES, TASKS: record_faults(columns(Task), joined=False)},
     ),
     "report": Stage(["report", *REPORT], COMPARED),
-    "compare": Stage(["compare", "{}/results/tiny:independent", "{}/results/tiny:refine"], COMPARED),
+    "compare": Stage(
+        ["compare", "{}/results/tiny:independent", "{}/results/tiny:refine"],
+        {"results/tiny/attempts.parquet": TABLE},
+    ),
     "report lengths": Stage(
         [
             "report",
@@ -187,7 +192,7 @@ ENDS: dict[str, tuple[int, list[str]]] = {
     "refining_prompts": (191, []),
     "demonstrations": (228, []),
     "report": (199, []),
-    "compare": (199, []),
+    "compare": (97, []),
     "report lengths": (27, [f"{TURN1}/prompts.parquet, flipped byte"]),  # in a column that is not read
     "questions": (36, []),
     "conversations": (36, []),

@@ -86,9 +86,8 @@ class Compare(Command):
 
     sides: Annotated[tuple[str, ...], Positional]  # folders of results, <folder>:<arm>, or files of scores
     set: tuple[str, ...] = ()  # sets of tasks or questions; default: all that two sides have
-    task: config.Line | None = (
-        None  # of files: column that names the task, or several with commas; default: task_id, ...
-    )
+    # of files: column that names the task, or several with commas; default: task_id, doc_id, ...
+    task: config.Line | None = None
     score: config.Line | None = None  # of files: column with the score; default: solved, exact_match, ...
     runs: config.Line | None = None  # of files: column that names the run, such as its seed; default: all are of one
     side: config.Line | None = None  # of files: column that names the side; default: each file is one

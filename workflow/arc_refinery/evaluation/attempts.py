@@ -11,22 +11,25 @@ task       valid code 1.0, valid outputs 0.906, train_pass_rate 0.023 (3 of 128 
 `attempt_id`. There is no column of seconds: they differ between equal runs, and the table does not.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arc_refinery.config import BaseArm, Compared
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, Metric, names
-from arc_refinery.files import atomic_write
+from arc_refinery.files import atomic_write, reading
 
 TABLE = "attempts.parquet"
 _AGAIN = "run the experiment to its end"
@@ -73,6 +76,8 @@ COLUMNS = (
     Column("logprob", pa.float64(), "of its tokens under the model that sampled it; none for episodes"),
 )
 NAMES = tuple(column.name for column in COLUMNS)
+NULLABLE = ("training", "likeness", "logprob")
+ROWS = "rows"  # key of the file's metadata: hash of the ids of all rows
 
 
 class ArmRows(NamedTuple):
@@ -104,8 +109,11 @@ def write(
     texts = [column.name for column in schema if pa.types.is_string(column.type)]
     with (
         atomic_write(path) as unfinished,
-        pq.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=texts) as file,
+        pq.ParquetWriter(
+            unfinished, schema, compression="zstd", use_dictionary=texts, write_page_checksum=True
+        ) as out,
     ):
+        digest = sha256()
         for name, arm_name, attempts in rows:
             shared, arm = arms[arm_name]
             starts = {
@@ -119,7 +127,15 @@ def write(
                 slot=attempts["sample"] + attempts["turn"].map(starts),
                 adapter=attempts["turn"].map({turn: entry.adapter for turn, entry in enumerate(arm.turns, 1)}),
             )
-            file.write_table(pa.Table.from_pandas(named.reindex(columns=schema.names), schema, preserve_index=False))
+            table = pa.Table.from_pandas(named.reindex(columns=schema.names), schema, preserve_index=False)
+            _add_rows(digest, table)
+            out.write_table(table)
+        out.add_key_value_metadata({ROWS: digest.hexdigest()})
+
+
+def _add_rows(digest: "hashlib._Hash", table: pa.Table) -> None:
+    for column in ("repetition", "attempt_id"):
+        digest.update("\n".join(table[column].to_pylist()).encode())
 
 
 def read_tasks(folder: Path) -> dict[str, dict[str, str]]:
@@ -213,10 +229,18 @@ def read(folder: Path, name: str, metrics: Sequence[Metric], arms: Iterable[Base
         raise InputError(f"{path}: has no {missing[0]}, which settings.json has; {_AGAIN}")
     if attributes["settings"] != settings:
         raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
-    try:
-        table = pq.read_table(path, filters=[("set", "=", name), ("repetition", "in", wanted or [""])])
-    except OSError as error:
-        raise InputError(f"{path}: is damaged ({error}); delete it, then {_AGAIN}") from None
+    damaged = f"delete it, then {_AGAIN}"
+    with reading(path, damaged, "a table of attempts"), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        table, digest, schema = file.read(), sha256(), file.schema_arrow
+        if [schema.field(name).type for name in NAMES if name in schema.names] != [column.type for column in COLUMNS]:
+            raise InputError(f"{path}: is not a table of attempts of this version; {damaged}")
+        for group in range(file.num_row_groups):
+            _add_rows(digest, file.read_row_group(group, ["repetition", "attempt_id"]))
+        if file.metadata.metadata.get(ROWS.encode()) != digest.hexdigest().encode():
+            raise InputError(f"{path}: has not the rows that were written; {damaged}")
+    if nulls := [name for name in NAMES if name not in NULLABLE and table[name].null_count]:
+        raise InputError(f"{path}: has no value in a row of {nulls[0]}; {damaged}")
+    table = table.filter((pc.field("set") == name) & pc.field("repetition").isin(wanted or [""]))
     return Results(name, attributes["tasks"][name], with_outcomes(table.to_pandas()), metrics)
 
 

@@ -27,6 +27,7 @@ from arc_refinery.files import read_json, read_text
 from arc_refinery.models.hub import fetched_folder, record_of
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import fenced
+from arc_refinery.reporting.show import show
 from arc_refinery.sampling.checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_config, adapter_shapes
 
 TOKENIZER = (
@@ -168,6 +169,8 @@ def _card(source: Source, base: ModelConfig, license_name: str | None) -> ModelC
     report = re.sub(r"(?<!\w)(!?)\[([^]]*)\]\((?!https?:)[^)]*\)", lambda link: "" if link[1] else link[2], report)
     blocks = report.strip().split("\n\n")
     first_table = next((number for number, block in enumerate(blocks) if block.startswith("|")), 1)
+    terms_of_report = [block for block in blocks if "*arms*" in block][:1]
+    findings = [block for block in blocks[1 : first_table + 1] if not block.startswith("<")] + terms_of_report
     if name in experiment.sft_adapters:
         method = "supervised fine-tuning"
     else:
@@ -175,8 +178,7 @@ def _card(source: Source, base: ModelConfig, license_name: str | None) -> ModelC
     arms = [arm.name for arm in experiment.arms if name in arm.adapters] if isinstance(experiment, Compared) else []
     example = ""
     if isinstance(experiment, Compared) and arms:
-        text = config.part(experiment.kind, "report:show")(Side(source.results, experiment, arms[-1]), None, None, None)
-        without_folder = str(text).partition("\n\n")[2]
+        without_folder = show(Side(source.results, experiment, arms[-1]), None, None, None).partition("\n\n")[2]
         example = without_folder.replace(f"; {experiment.model.path} ---\n", f"; {base.path} ---\n")
     data = ModelCardData(
         base_model=base.path,
@@ -205,7 +207,7 @@ def _card(source: Source, base: ModelConfig, license_name: str | None) -> ModelC
         method=method,
         seed=experiment.seed_of(name),
         arms=arms,
-        findings="\n\n".join(blocks[1 : first_table + 2]),
+        findings="\n\n".join(findings),
         limitations=_section(report, "Limitations"),
         rank=adapter_config(source.folder)["r"],
         example=fenced(example, "text", MOST_LINES) if example else "",
