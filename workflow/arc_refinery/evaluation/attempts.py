@@ -109,9 +109,7 @@ def write(
     texts = [column.name for column in schema if pa.types.is_string(column.type)]
     with (
         atomic_write(path) as unfinished,
-        pq.ParquetWriter(
-            unfinished, schema, compression="zstd", use_dictionary=texts, write_page_checksum=True
-        ) as out,
+        pq.ParquetWriter(unfinished, schema, compression="zstd", use_dictionary=texts, write_page_checksum=True) as out,
     ):
         digest = sha256()
         for name, arm_name, attempts in rows:
