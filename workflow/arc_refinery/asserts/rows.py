@@ -14,7 +14,7 @@ from arc_refinery.asserts.split import canonical_form
 from arc_refinery.rows import is_numbered, row_id, text_field, texts_field
 
 MBPP_ID = "mbpp-"  # before a row's `task_id`
-# of MBPP+
+# why the field `test`, which MBPP+ has, is not used
 TEST_IS_UNUSED = "answers are graded by test_list and challenge_test_list only; add its asserts there"
 _DASHES = re.compile("[‐‑‒–—−]")
 # marks beside a digit may be part of a number, and hyphens between digits of a calculation

@@ -8,7 +8,7 @@ attempts   turn  sample  slot  status  score  shown_solved  solved  tokens
 task       valid code 1.0, valid outputs 0.906, train_pass_rate 0.023 (3 of 128 attempts), solved 1.0
 
 `COLUMNS` are those of every experiment; a kind or domain adds its own. Grids and texts are in other files, by
-`attempt_id`. There is no column of seconds: they differ between equal runs, and the table does not.
+`attempt_id`. The table has no seconds: those differ between equal runs, and the table does not.
 """
 
 import hashlib

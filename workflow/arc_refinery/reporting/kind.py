@@ -3,15 +3,13 @@
 A kind's package has it as `report:Reported`. All figures come from the table of attempts (evaluation/attempts.py).
 """
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from arc_refinery import config
+from arc_refinery import config, records
 from arc_refinery.config import BaseArm
 from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import Results
@@ -116,7 +114,7 @@ class Reported:
 
 def settings_hash(experiment: Any) -> str:
     """Return a hash of the settings that decide results and comparisons."""
-    return sha256(json.dumps(result_settings(experiment), default=str, sort_keys=True).encode()).hexdigest()[:16]
+    return records.settings_hash(result_settings(experiment))
 
 
 def reported(experiment: Any, folder: Path) -> Any:
