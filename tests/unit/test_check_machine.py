@@ -117,7 +117,7 @@ def test_an_environment_that_was_moved_or_copied_is_made_again(tmp_path: Path):
             (place / name).symlink_to(ROOT / name)
         (scripts / "arc-refinery").write_text(f"{line}/.venv/bin/python")
         (place / ".venv/installed").touch()
-    words = ["make", "--no-print-directory", "-n", "quick"]  # a make that runs the tests would have this one say where it is
+    words = ["make", "--no-print-directory", "-n", "quick"]  # under make, make says where it is
     todo = {place: subprocess.run(words, cwd=place, capture_output=True, text=True, check=True).stdout
             for place in (made_in, folder)}  # fmt: skip
     assert "venv --clear .venv" in todo[folder]

@@ -125,8 +125,12 @@ def test_random_expressions_have_their_exact_value_or_twelve_digits_of_it():
         ("min(1)", "min got 1 arguments, expected 2 or more"),
         ("sqrt(x=4)", "sqrt takes no named arguments"),
         ("round(1, 1e30)", "a small whole number"),
-        ("", "no arithmetic expression"),
-        ("two plus two", "no arithmetic expression"),
+        ("", "not an arithmetic expression"),
+        ("two plus two", r"write numbers, \+ - \* / // % \*\* and parentheses"),
+        (
+            "12abc",
+            r"write numbers, \+ - \* / // % \*\* and parentheses",
+        ),  # the parser's own words depend on its version
         # nothing of Python but arithmetic
         ("__import__('os').system('true')", "not supported"),
         ("__import__('os')", "unknown name __import__"),
@@ -135,10 +139,10 @@ def test_random_expressions_have_their_exact_value_or_twelve_digits_of_it():
         ("[1][0]", "not supported"),
         ("1 if 1 else 2", "not supported"),
         ("1 < 2", "not supported"),
-        ("'a' * 5", "'a' is no number"),
-        ("True + 1", "True is no number"),
-        ("1j", "1j is no number"),
-        ("...", "is no number"),
+        ("'a' * 5", "'a' is not a number"),
+        ("True + 1", "True is not a number"),
+        ("1j", "1j is not a number"),
+        ("...", "is not a number"),
         # sizes
         ("9 ** 9 ** 9", "the power is too large"),
         ("2.5 ** 9999", "the power is too large"),
@@ -150,10 +154,10 @@ def test_random_expressions_have_their_exact_value_or_twelve_digits_of_it():
         ("sqrt(2) * 1e200 * sqrt(2) * 1e200 ** 1.1", "too large"),
         ("9" * 401, "401 characters"),
         ("-" * 399 + "1", "nested deeper"),
-        ("(" * 399, "too many nested parentheses"),
+        ("(" * 399, r"each \( needs its \)"),
         ("[" * 199 + "]" * 199, "not supported"),
-        ("\0", "no arithmetic expression"),
-        ("\ud800", "no arithmetic expression"),
+        ("\0", "not an arithmetic expression"),
+        ("\ud800", "not an arithmetic expression"),
     ],
 )
 def test_messages(expression: str, message: str):

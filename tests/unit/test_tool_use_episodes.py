@@ -121,7 +121,7 @@ def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer
 @pytest.mark.parametrize(
     ("written", "fault", "names"),
     [
-        ("<tool_call>\n2*3\n</tool_call>", "malformed", "JSON (Extra data, line 1 column 2)"),
+        ("<tool_call>\n2*3\n</tool_call>", "malformed", 'JSON: unexpected "*" at line 1 column 2'),
         ("<tool_call></tool_call>", "malformed", "JSON"),
         (f"<tool_call>{'[' * 90}</tool_call>", "malformed", "JSON"),
         ("<tool_call>[1]</tool_call>", "malformed", " a list,"),

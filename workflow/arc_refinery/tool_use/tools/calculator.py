@@ -21,6 +21,7 @@ _SIGNIFICANT_DIGITS = 12  # for a result that is not a short decimal
 _MAX_DECIMALS = 15
 _MAX_DIGITS = 60  # in a result written without an exponent
 
+_OPERATORS = "+ - * / // % ** and parentheses"
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-"})
 
 
@@ -38,8 +39,8 @@ def calculate(expression: str) -> str:
         raise CalculatorError(f"the expression has {len(text)} characters, at most {_MAX_CHARS} are read")
     try:
         tree = ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise CalculatorError(f"no arithmetic expression: {_hint(text, error)}") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise CalculatorError(f"not an arithmetic expression: {_hint(text)}") from None
     return written(_Evaluation(text).value(tree.body, _MAX_DEPTH))
 
 
@@ -61,14 +62,17 @@ def _decimals(value: Fraction) -> int | None:
     return next((n for n in range(_MAX_DECIMALS + 1) if 10**n % value.denominator == 0), None)
 
 
-def _hint(text: str, error: Exception) -> str:
+def _hint(text: str) -> str:
+    """Return what to change. Not the parser's words, which depend on Python's version."""
     if "$" in text or "€" in text:
         return "write numbers without a currency"
     if "%" in text and re.search(r"%\s*(?:$|[-+*/)])", text):
         return "% is the remainder; write 20 percent as 20/100"
     if "=" in text:
         return "write only what is to be computed, without ="
-    return str(getattr(error, "msg", error)) or type(error).__name__
+    if text.count("(") != text.count(")"):
+        return "each ( needs its )"
+    return f"write numbers, {_OPERATORS}"
 
 
 class _Evaluation:
@@ -84,7 +88,7 @@ class _Evaluation:
             case ast.Constant(value=int() | float()) if not isinstance(node.value, bool):
                 return self._literal(node)
             case ast.Constant():
-                raise CalculatorError(f"{self._source(node)} is no number")
+                raise CalculatorError(f"{self._source(node)} is not a number")
             case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=operand):
                 number = self.value(operand, depth - 1)
                 return -number if isinstance(sign, ast.USub) else number
@@ -99,9 +103,7 @@ class _Evaluation:
             case ast.Tuple():
                 raise CalculatorError("a comma stands between arguments only: write 1200, not 1,200")
             case _:
-                raise CalculatorError(
-                    f"{self._source(node)} is not supported; there are + - * / // % ** and parentheses"
-                )
+                raise CalculatorError(f"{self._source(node)} is not supported; write numbers, {_OPERATORS}")
 
     def _source(self, node: ast.expr) -> str:
         return (ast.get_source_segment(self.text, node) or type(node).__name__)[:40]

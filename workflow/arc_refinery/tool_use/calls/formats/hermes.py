@@ -37,10 +37,11 @@ class Hermes:
         try:
             content = json.loads(_without_doubled_braces(call))
         except json.JSONDecodeError as error:
-            where = f"{error.msg}, line {error.lineno} column {error.colno}"
-            raise MalformedCall(f"the call is no JSON ({where}).{_hint(error)}") from None
+            raise MalformedCall(f"the call is not valid JSON: {_fault(error)}.{_hint(error)}") from None
         except (ValueError, RecursionError):  # a number of thousands of digits, thousands of brackets
-            raise MalformedCall("the call is no JSON that can be read.") from None
+            raise MalformedCall(
+                "the call cannot be read: it has a number that is too long or is nested too deeply."
+            ) from None
         if not isinstance(content, dict):
             raise MalformedCall(f"the call is {kind(content)}, expected an object.")
         for key, wanted in (("name", str), ("arguments", dict)):
@@ -65,6 +66,18 @@ def _without_doubled_braces(call: str) -> str:
         return call
     end = _end_of_object(call, 1)
     return call[1:end] if call[end:].strip() == "}" else call[1:]
+
+
+def _fault(error: json.JSONDecodeError) -> str:
+    """Return what is wrong and where, in words that do not depend on Python's version, as its own do."""
+    if error.msg.startswith("Unterminated"):
+        return f"the text from line {error.lineno} column {error.colno} on has no end"
+    rest = error.doc[error.pos :]
+    if error.msg.startswith("Illegal trailing comma"):  # Python 3.13 points at the comma, older ones at what follows it
+        rest = rest[1:].lstrip()
+    before = error.doc[: len(error.doc) - len(rest)]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    return f"unexpected {json.dumps(rest[0]) if rest else 'end'} at line {line} column {column}"
 
 
 def _hint(error: json.JSONDecodeError) -> str:
