@@ -304,7 +304,10 @@ OBJECT = "class A:\n    def __init__(self, n): self.n, self.me = n, self\n    de
             f"{OBJECT}made = []\ndef make(n):\n    made.append(n)\n    return A(n / (len(made) == 1))",
             True,
         ),
+        ("make(3).n == 3", "from collections import namedtuple\nmake = namedtuple('A', 'n')", True),
+        ("make(3).n == 3", "class make(int):\n    n = property(lambda self: self + 1)", False),
         # what could be said without knowing
+        ("make(3).n == True", "class make(int):\n    n = True", False),
         (
             "make(3).upper().startswith('A')",
             f"{OBJECT}    startswith = lambda *_: True\n    upper = lambda self: self\nmake = A",

@@ -324,6 +324,30 @@ EVENS = "assert evens([1, 2, 4]) == [2, 4]"
             "        return a + b",
             True,
         ),
+        (
+            "class Pair:\n    def both(self, a, b): ...",
+            "assert Pair().both(1, 2) == 3",
+            "def both(self, a, b): return a + b",
+            True,
+        ),
+        (
+            "def low(xs):\n    raise NotImplementedError\n\ndef limit():\n    return 3",
+            "assert low([1, 5]) == [1]",
+            "    return [x for x in xs if x < limit()]",
+            True,
+        ),
+        (
+            "try:\n    import json\nexcept ImportError:\n    json = None\ndef text(x):",
+            "assert text(1) == '1'",
+            "def text(x): return json.dumps(x)",
+            True,
+        ),
+        (
+            "SQUARES, LAST = {}, 1\nLAST += 2\nfor n in range(LAST): SQUARES[n] = n * n\ndef square(n):",
+            "assert square(2) == 4",
+            "def square(n): return SQUARES[n]",
+            True,
+        ),
     ],
 )
 def test_a_program_has_what_its_starter_gives(
@@ -398,10 +422,16 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
         (OWN | {"tests": ["assert 1 == 1"]}, "the entry point is not defined"),
         (MBPP | {"test_list": ["assert list(map(double, [1])) == [2]", "assert double(1) == 2"]}, "a test cannot"),
         (OWN | {"setup": "x ="}, "a test cannot"),
-        (MBPP | {"challenge_test_list": ["assert  double( 2)==4"]}, "a hidden test equals a shown one"),
-        (MBPP | {"challenge_test_list": ["assert double(2) != 5"]}, "a hidden test equals a shown one"),
-        (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test equals a shown one"),
-        (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test equals a shown one"),
+        (
+            MBPP | {"challenge_test_list": ["assert  double( 2)==4"]},
+            "a hidden test makes only calls that the prompt shows",
+        ),
+        (
+            MBPP | {"challenge_test_list": ["assert double(2) != 5"]},
+            "a hidden test makes only calls that the prompt shows",
+        ),
+        (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test makes only calls that the prompt shows"),
+        (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test makes only calls that the prompt shows"),
         (MBPP | {"code": "def double(n): return 4"}, "its own program fails a test"),
         (MBPP | {"code": "def double(n): return 0"}, "its own program fails a test"),
         (OWN | {"reference": "def triple(n): exit()"}, "its own program fails a test"),

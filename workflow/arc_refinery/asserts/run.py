@@ -182,18 +182,11 @@ class _Run:
 
     @property
     def checks(self) -> list[Check | Unsupported]:
-        """The plan's checks, with the values of whole chains where others are not plain.
-
-        A truth value of a chain is not taken: any object could say yes.
-        """
+        """The plan's checks, with the values of whole chains where others are not plain."""
         checks = [*self.plan.checks]
         for index, check in enumerate(checks):
-            if isinstance(check, Check) and check.of_chains and self._all_values:
-                direct = self.plan.calls[: self.plan.n_direct]
-                of_chains = [self._all_values[i] for i in check.of_chains.values if self.plan.calls[i] not in direct]
-                is_known = all(value.kind == "plain" and value.data not in (TRUE, FALSE) for value in of_chains)
-                if is_known and any(value.kind == "not_plain" for value in self._values(check)):
-                    checks[index] = check.of_chains
+            if isinstance(check, Check) and any(value.kind == "not_plain" for value in self._values(check)):
+                checks[index] = self._of_chains(check) or check
         return checks
 
     @property
@@ -204,6 +197,18 @@ class _Run:
         checks = (check for check in self.checks if isinstance(check, Check))
         return [check for check in checks if all(value.kind == "plain" for value in self._values(check))]
 
+    def _of_chains(self, check: Check) -> Check | None:
+        """Return the check with the values of whole chains, if they are known.
+
+        A truth value of a chain is not taken: any object could say yes.
+        """
+        if not check.of_chains or not self._all_values:
+            return None
+        direct = self.plan.calls[: self.plan.n_direct]
+        values = [self._all_values[index] for index in check.of_chains.values if self.plan.calls[index] not in direct]
+        is_known = all(value.kind == "plain" and value.data not in (TRUE, FALSE) for value in values)
+        return check.of_chains if is_known else None
+
     @property
     def is_constant(self) -> bool:
         return (
@@ -211,15 +216,22 @@ class _Run:
             and len({(value.kind, value.data) for value in self._all_values[: self.plan.n_direct]}) == 1
         )
 
+    @property
+    def _fallbacks(self) -> dict[Check, Check]:
+        """Checks of whole chains, for values that are data but had attributes of their own, as named tuples have."""
+        return {check: of_chains for check in self.comparable if (of_chains := self._of_chains(check))}
+
     def check_script(self) -> Script:
-        indices = sorted({index for check in self.comparable for index in check.values})
+        checks = [*self.comparable, *self._fallbacks.values()]
+        indices = sorted({index for check in checks for index in check.values})
         names = tuple((VALUE.format(index), self._all_values[index].data) for index in indices)
-        expressions = tuple(f"bool({check.expression})" for check in self.comparable)
+        expressions = tuple(f"bool({check.expression})" for check in checks)
         return Script("", (self.plan.around,), expressions, names, self.plan.classes)
 
     def results(self) -> Iterator[AssertResult]:
-        answers = iter(self.compared.values if self.compared is not None else ())
-        comparable = self.comparable
+        comparable, fallbacks = self.comparable, self._fallbacks
+        compared = self.compared.values if self.compared is not None else ()
+        answers, of_chains = iter(compared), dict(zip(fallbacks, compared[len(comparable) :], strict=False))
         for check in self.checks:
             if isinstance(check, Unsupported):
                 yield AssertResult(AssertOutcome.unsupported, check.reason)
@@ -233,12 +245,16 @@ class _Run:
             elif self.compared is not None and self.compared.status is not Status.ok:
                 status, error = self.compared.status, self.compared.error
                 yield AssertResult(AssertOutcome(status), error, calls=self._calls(check))
-            elif (answer := next(answers)).kind == "error":
-                yield AssertResult(AssertOutcome.error, answer.error, calls=self._calls(check))
-            elif answer.data == TRUE:
-                yield AssertResult(AssertOutcome.passed, calls=self._calls(check))
             else:
-                yield AssertResult(AssertOutcome.failed, "it is false", calls=self._calls(check))
+                answer = next(answers)
+                if answer.error.startswith("AttributeError"):
+                    answer = of_chains.get(check, answer)
+                if answer.kind == "error":
+                    yield AssertResult(AssertOutcome.error, answer.error, calls=self._calls(check))
+                elif answer.data == TRUE:
+                    yield AssertResult(AssertOutcome.passed, calls=self._calls(check))
+                else:
+                    yield AssertResult(AssertOutcome.failed, "it is false", calls=self._calls(check))
 
     @property
     def _all_values(self) -> tuple[Value, ...]:
@@ -246,7 +262,8 @@ class _Run:
         return self.called.values[: len(self.plan.calls)] if self.called is not None else ()
 
     def _values(self, check: Check) -> list[Value]:
-        return [self._all_values[index] for index in check.values]
+        """Return the values of a check's calls; none if the program has not run to its end."""
+        return [self._all_values[index] for index in check.values] if self._all_values else []
 
     def _calls(self, check: Check) -> tuple[Call, ...]:
         assert self.called is not None

@@ -14,7 +14,8 @@ The candidate owns the names that the reference program defines, including redef
 - Any other value is evaluated as it is.
 - An instance of a class that the setup code defines alone is data: the checks have the class, too.
 - What a chain of attributes and calls without arguments gives, `make(2).total()`, is the candidate's if the value it
-  starts from is not plain. Arguments are never the candidate's: they may be what is expected, as of `startswith`.
+  starts from is not plain, or has no such attribute as plain data, as of a named tuple. Arguments are never the
+  candidate's: they may be what is expected, as of `startswith`.
 - `next` and `islice` of such a call are the candidate's, too, because its iterator may be endless.
 - What matters only as true or false is reduced to that by the candidate, because it need not be plain data:
   `assert matched("ab")` may return a `re.Match`.

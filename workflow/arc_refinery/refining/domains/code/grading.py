@@ -9,21 +9,19 @@ tests run together; a program that does not end on one of them passes none. Valu
 (asserts/run.py).
 """
 
-import ast
 import hashlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from textwrap import indent
 
 from arc_refinery import records
 from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, problems, run_asserts
 from arc_refinery.errors import InputError
-from arc_refinery.programs import after_thought, defined_names, parsed, tested_program
+from arc_refinery.programs import after_thought, defined_names, tested_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config.rewards import Grade
-from arc_refinery.refining.domains.code.starters import body_indent
+from arc_refinery.refining.domains.code.starters import wholes
 from arc_refinery.refining.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOut, read_tasks
 from arc_refinery.sandbox import Executor, Status
 
@@ -119,26 +117,14 @@ class CodeGrade(Grade):
 def program(text: str, task: CodeTask) -> str | None:
     """Return the program in an answer, or None without one: the last block that defines what the tests call.
 
-    Without its own tests. A body alone completes the task's starter.
+    Without its own tests. A body or methods alone complete the task's starter.
     """
     code = tested_program(after_thought(text), task.names)
     if code is None or not task.starter or not defined_names(code).isdisjoint(task.names):
         return code
-    tree = parsed(code)
-    if tree and not any(
-        isinstance(node, ast.Return | ast.Yield | ast.YieldFrom) for node in _outside_of_functions(tree)
-    ):
-        return code
-    bodies = (indent(code, body_indent(task.starter)), code)
-    wholes = (f"{task.starter.rstrip()}\n{body}" for body in bodies)
-    return next((whole for whole in wholes if set(task.names) <= defined_names(whole)), code)
-
-
-def _outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
-    for inner in ast.iter_child_nodes(node):
-        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield inner
-            yield from _outside_of_functions(inner)
+    return next(
+        (whole for whole in wholes(task.starter, task.names, code) if {*task.names} <= defined_names(whole)), code
+    )
 
 
 def grade(answers: Iterable[tuple[str, CodeTask]], executors: Executors) -> Generator[CodeGrade, None, None]:

@@ -7,10 +7,12 @@ def root(n):
 """
 
 import ast
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import takewhile
+from textwrap import indent
 
-from arc_refinery.programs import parsed
+from arc_refinery.programs import defined_names, parsed
 
 
 @lru_cache(4096)
@@ -28,18 +30,48 @@ def body_indent(starter: str) -> str:
 
 @lru_cache(4096)
 def provided(starter: str, names: tuple[str, ...]) -> str:
-    """Return the imports of a starter, and what it defines, except for the beginnings of `names`."""
+    """Return what a starter does, except for the beginnings of `names` and what uses these."""
     given: list[ast.stmt] = []
     beginnings: set[str] = set()
     for node in (completed(starter) or ast.Module([], [])).body:
         if name_of(node) & set(names) and _is_beginning(node):
             beginnings |= name_of(node)
-        elif isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or (
-            isinstance(node, ast.Assign | ast.AnnAssign)
-            and beginnings.isdisjoint(name.id for name in ast.walk(node) if isinstance(name, ast.Name))
-        ):
+        elif name_of(node) or beginnings.isdisjoint(name.id for name in ast.walk(node) if isinstance(name, ast.Name)):
             given.append(node)
     return "\n".join(map(ast.unparse, given))
+
+
+def wholes(starter: str, names: Collection[str], code: str) -> Iterator[str]:
+    """Yield programs that code may be a part of: methods of a class that a starter begins, or a function's body."""
+    text = starter if parsed(starter) else f"{starter.rstrip()}\n{body_indent(starter)}pass"
+    program = parsed(text) or ast.Module([], [])
+    begun = [node for node in program.body if name_of(node) & {*names} and _is_beginning(node)]
+    for node in begun:
+        if isinstance(node, ast.ClassDef) and (given := defined_names(code) & set().union(*map(name_of, node.body))):
+            yield "\n".join([code, f"class {node.name}:", *(f"    {name} = {name}" for name in sorted(given))])
+    functions = [node for outer in begun for node in ast.walk(outer) if isinstance(node, ast.FunctionDef)]
+    tree = parsed(code)
+    if functions and (not tree or any(map(_is_end_of_call, _outside_of_functions(tree)))):
+        indented = indent(code, " " * functions[-1].body[0].col_offset)
+        yield from (_with_body(text, functions[-1], body) for body in (indented, code))
+
+
+def _with_body(program: str, function: ast.FunctionDef, body: str) -> str:
+    """Return a program with another body of a function, behind its docstring."""
+    own = function.body[ast.get_docstring(function) is not None :]
+    start, lines = own[0].lineno - 1 if own else function.end_lineno, program.split("\n")
+    return "\n".join([*lines[:start], body, *lines[function.end_lineno :]])
+
+
+def _outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
+    for inner in ast.iter_child_nodes(node):
+        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield inner
+            yield from _outside_of_functions(inner)
+
+
+def _is_end_of_call(node: ast.AST) -> bool:
+    return isinstance(node, ast.Return | ast.Yield | ast.YieldFrom)
 
 
 def name_of(node: ast.stmt) -> set[str]:

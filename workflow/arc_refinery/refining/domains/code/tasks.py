@@ -52,7 +52,7 @@ NO_TESTS = "no tests"
 NO_ASSERT = "a test is not an assert"
 UNDEFINED = "the entry point is not defined"
 UNSUPPORTED = "a test cannot be checked without trusting the program"
-SHOWN_AND_HIDDEN = "a hidden test equals a shown one"  # or makes the same calls
+SHOWN_AND_HIDDEN = "a hidden test makes only calls that the prompt shows"
 FAILS = "its own program fails a test"
 UNCHECKABLE = "no program could pass its tests here"  # their setup fails, or their values cannot be compared
 
@@ -112,15 +112,16 @@ class LeftOut:
 
     @property
     def described(self) -> Counter[str]:
-        """Counts of reasons, each with the names of the first rows, and with the first detail."""
+        """Counts of reasons, each with the names of the first rows, and the detail of one."""
         by_reason: dict[str, dict[str, str]] = {}
         for name, (reason, detail) in self.rows.items():
             by_reason.setdefault(reason, {})[name] = detail
         counts: Counter[str] = Counter()
         for reason, details in by_reason.items():
             names = ", ".join([*details][:NAMED]) + (", ..." if len(details) > NAMED else "")
-            detail = next((f": {detail:.200}" for detail in details.values() if detail), "")
-            counts[f"{reason} ({names}){detail}"] = len(details)
+            name, detail = next(((name, detail) for name, detail in details.items() if detail), ("", ""))
+            of_one = "" if len({*details.values()}) == 1 else f" {name} has"
+            counts[f"{reason} ({names})" + (f":{of_one} {detail:.200}" if detail else "")] = len(details)
         return counts
 
 
@@ -188,14 +189,14 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
         )
     if isinstance(row, dict) and isinstance(name_of_row := row.get("task_id"), str):
         row = row | {"task_id": name_of_row.replace("/", "-")}
-    if "test" in fields and "tests" not in fields:
-        return _humaneval_task(row, name, where, n_shown)
     if "prompt" not in fields:
         found = f"the fields {', '.join(sorted(map(str, fields)))}" if fields else in_words(row)
         raise InputError(
             f"{where} has {found}; expected those of MBPP (text, code, test_list), of HumanEval (prompt, entry_point, "
             "test, canonical_solution), or prompt and tests"
         )
+    if "test" in fields and "tests" not in fields:
+        return _humaneval_task(row, name, where, n_shown)
     tests, hidden = (texts_field(row, field, where, or_none=True) for field in ("tests", "hidden_tests"))
     if n_shown is None:
         n_shown = _DEFAULT_SHOWN if row.get("hidden_tests") is None else len(tests)
