@@ -547,11 +547,11 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(("kind", "is_tied"), [("gemma", True), ("qwen2", False), (None, False)])
+@pytest.mark.parametrize(("kind", "is_tied"), [("gemma", True), ("qwen2", False)])
 def test_embeddings_are_tied_as_the_library_has_it_where_the_file_does_not_say(
-    kind: str | None, is_tied: bool, tmp_path: Path
+    kind: str, is_tied: bool, tmp_path: Path
 ):
-    (tmp_path / "config.json").write_text(json.dumps(SIZES | ({"model_type": kind} if kind else {})))
+    (tmp_path / "config.json").write_text(json.dumps(SIZES | {"model_type": kind}))
     assert shape_of(str(tmp_path)).tie_word_embeddings is is_tied
 
 
@@ -563,9 +563,12 @@ def test_embeddings_are_tied_as_the_library_has_it_where_the_file_does_not_say(
         (SIZES | {"model_type": "deepseek_v2", "n_routed_experts": 64}, "n_routed_experts"),
         (SIZES | {"kv_lora_rank": 512}, "kv_lora_rank"),
         (SIZES | {"model_type": "starcoder2"}, "starcoder2"),
+        (SIZES, "model_type"),
+        (SIZES | {"model_type": "llama", "moe_intermediate_size": 64}, "moe_intermediate_size"),
+        (SIZES | {"model_type": "qwen3", "layer_types": ["full_attention", "linear_attention"]}, "layer_types"),
     ],
 )
-def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[str, int], key: str, wording: Wording):
+def test_a_config_json_of_another_kind_is_refused(tmp_path: Path, config: dict[str, Any], key: str, wording: Wording):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError) as caught:
         shape_of(str(tmp_path))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, PositiveInt
 
@@ -123,11 +123,11 @@ class _Sizes(BaseModel):
     vocab_size: PositiveInt
     num_key_value_heads: PositiveInt | None = None
     head_dim: PositiveInt | None = None
-    layer_types: list[str] | None = None
+    layer_types: list[Literal["full_attention", "sliding_attention"]] | None = None
 
 
 # Keys of config.json of layers that are not counted: experts, compressed keys and values, state spaces
-_OTHER_LAYERS = re.compile(r"expert|_lora_rank$|^mamba|^ssm|^linear_(num|key|value)|hybrid")
+_OTHER_LAYERS = re.compile(r"expert|^moe|_lora_rank$|^mamba|^ssm|^linear_(num|key|value)|hybrid")
 # With the layers of `Shape`; the value: whether the embedding is also the last matrix if config.json does not say so
 _COUNTED = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "phi3", "olmo2", "granite"), False)
 _COUNTED |= dict.fromkeys(("gemma", "gemma2", "cohere", "smollm3"), True)
@@ -157,8 +157,9 @@ def shape_of(model_path: str) -> Shape:
     if other := [key for key in config if _OTHER_LAYERS.search(key) and config[key]]:
         raise ModelError(f"{path}: has {other[0]}; expected {expected}")
     checked(_Sizes, config, str(path), expected)
-    if config.setdefault("model_type", "llama") not in _COUNTED:
-        raise ModelError(f"{path}: has the model_type {config['model_type']!r}; expected {expected}")
+    if (model_type := config.get("model_type")) not in _COUNTED:
+        has = f"the model_type {model_type!r}" if model_type else "no model_type"
+        raise ModelError(f"{path}: has {has}; expected {expected}")
     return _shape(config)
 
 
