@@ -241,11 +241,12 @@ def test_temperature_zero_is_the_greedy_completion(
     assert text_of(samples[0]) == greedy(tiny_network, sampler.tokenizer, prompts[0])
 
 
+@pytest.mark.parametrize("lora_bias", [False, True])
 def test_an_adapter_acts_as_peft_applies_it(
-    sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt], tmp_path: Path
+    sampler: TransformersSampler, tiny_network: Any, prompts: list[Prompt], tmp_path: Path, lora_bias: bool
 ) -> None:
     prompts = prompts[::2]  # one per task
-    adapter = make_adapter(tmp_path / "adapter", MODEL.path)
+    adapter = make_adapter(tmp_path / "adapter", MODEL.path, lora_bias=lora_bias)
     adapted = TransformersSampler(MODEL, adapter, replace(DECODING, temperature=0.0), TOKENIZER)
     texts = [text_of(completions[0]) for completions in sampled(adapted, prompts)]
     plain = AutoModelForCausalLM.from_pretrained(MODEL.path, dtype=torch.float32)

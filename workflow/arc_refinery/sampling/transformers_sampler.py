@@ -201,7 +201,9 @@ def load_network(model: ModelConfig, adapter: Path | None, device: str) -> Any:
 
         with read_by_library(adapter, "adapter_config.json"):
             network = PeftModel.from_pretrained(network, adapter)
-            if model.dtype == "float32" and not in_4bit:  # faster; in coarser weights the adapter would be rounded away
+            adds_biases = any(settings.lora_bias for settings in network.peft_config.values())  # to layers without one
+            # Faster. In coarser weights the adapter would be rounded away.
+            if model.dtype == "float32" and not in_4bit and not adds_biases:
                 network = network.merge_and_unload()
     return network.eval()
 
