@@ -470,7 +470,7 @@ def test_an_adapter_in_a_pickle_is_named(
 @pytest.mark.model
 @pytest.mark.parametrize("changed", [{"hidden_size": 256, "head_dim": 64}, {"intermediate_size": 512}, {"n_layers": 7}])
 def test_an_adapter_of_another_base_model_is_refused(
-    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, int]
+    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
 ) -> None:
     changed = {name.replace("n_layers", "num_hidden_layers"): value for name, value in changed.items()}
     adapter = make_adapter(tmp_path / "adapter", MODEL.path, **changed)

@@ -223,6 +223,10 @@ OTHER_QUESTIONS: dict[str, list[dict[str, Any]]] = {
     "level": [{"level": level, "id": n} for n in range(4) for level in (1, 2)],
     "env.id": [{"env": {"id": name}, "task": {"data": {"idx": n}}} for name in ("x", "y") for n in range(2)],
     "unequal": [{"unequal": name, "id": n} for name, size in (("x", 4), ("y", 2)) for n in range(size)],
+    "course_code": [{"course_code": name, "id": n} for name in ("CS1", "CS2") for n in range(3)],
+    "contentArea": [{"contentArea": name, "id": n} for name in ("Law", "Art") for n in range(3)],
+    "year": [{"id": n, "year": year} for year in (2023, 2024) for n in range(2)],
+    "passage": [{"id": n, "passage": f"{name} {n} {'word ' * 20}"} for name in ("Once", "Then") for n in range(9)],
     "question": [{"id": n, "question": f"{name} {n}?"} for name in ("Who", "Where") for n in range(9)],
 }
 
@@ -249,6 +253,7 @@ def test_ids_that_start_again_are_never_averaged_in_silence(tmp_path: Path, colu
         {"metadata": [{"id": "x/1"}, {"id": "x/2"}]},
         {"subject": ["law", "law"], "created_at": ["today", "then"]},
         {"epoch": [1, 2], "rewards": [0.0, 1.0]},
+        {"grade": ["I", "C"], "n_tokens": [3, 4], "is_valid": [True, False], "k": [0, 1], "sampleIndex": [0, 1]},
     ],
 )
 def test_repeated_attempts_at_one_question_are_averaged(tmp_path: Path, more: dict[str, list[Any]]):
@@ -263,6 +268,20 @@ def test_repeated_attempts_at_one_question_are_averaged(tmp_path: Path, more: di
     columns = ScoreColumns(score="rewards" if "rewards" in more else "score")
     (side,), _ = read_scores([lines(tmp_path / "a.jsonl", rows)], columns)
     assert side.runs == {"": {"0": 0.5, "1": 0.5, "2": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("failed", "scored"),
+    [
+        ({"score": None, "error": "timeout"}, {"score": "incorrect"}),
+        ({"error": {"message": "no answer"}}, {"scores": {"match": {"value": "I"}}}),
+    ],
+)
+def test_a_row_that_ended_with_an_error_is_left_out_wherever_it_stands(
+    tmp_path: Path, failed: dict[str, Any], scored: dict[str, Any]
+):
+    (side,), _ = read_scores([lines(tmp_path / "a.jsonl", [{"id": 0, **failed}, {"id": 1, **scored}])], ScoreColumns())
+    assert (side.runs, side.left_out) == ({"": {"1": 0.0}}, (("they ended with an error", 1),))
 
 
 def test_sides_with_other_questions_of_the_same_ids_are_refused(tmp_path: Path):

@@ -25,22 +25,25 @@ from arc_refinery.evaluation.sides import Values
 TASKS = ("task_id", "doc_id", "question_id", "example_id", "problem_id", "id", "instance_id", "sample_id")
 SCORES = ("solved", "is_correct", "correct", "right", "score", "reward", "exact_match", "acc", "pass@1")
 MORE_SCORES = ("passed", "resolved", "is_resolved")  # without one of these: human-eval, SWE-bench
-OUTCOMES = {"pass": 1.0, "passed": 1.0, "fail": 0.0, "failed": 0.0, "timeout": 0.0}  # EvalPlus, BigCodeBench
+# EvalPlus, BigCodeBench, own files
+OUTCOMES = {
+    **dict.fromkeys(("pass", "passed", "correct", "success"), 1.0),
+    **dict.fromkeys(("fail", "failed", "incorrect", "failure", "timeout"), 0.0),
+}
 GRADES = {"c": 1.0, "p": 0.5, "i": 0.0, "n": 0.0, "true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, **OUTCOMES}
 BY_SCORER = {"scores": "value", "rewards": "score"}  # columns with an object per scorer: inspect_ai, verifiers
-QUESTIONS = ("question", "problem", "doc", "target", "instruction")  # columns that all rows of a task share
-# Columns, or parts of their dotted names, that may differ between attempts at one question
+# Columns that all rows of a task share
+QUESTIONS = ("question", "problem", "doc", "target", "instruction", "input", "expected", "passage", "query")
+# Beginnings of the word that says what a column has, if it may differ between attempts at one question
 OF_ATTEMPTS = re.compile(
-    r"(?:^|[._ -])(?:answer|attempt|trial|run|seed|epoch|repeat|replic|rep$|rollout|iter|step|turn|arm|model|adapter"
-    r"|prompt|resp|output|completion|predict|generat|result|status|outcome|error|exception|finish|stop|reason|extract|parse"
-    r"|verdict|grade|judge|score|correct|solve|pass|reward|metric|time|date|created|start|end|uuid|hash|token|cost|code"
-    r"|program|patch|solution|log|trace|explan|thought|thinking|comment|feedback|filter|text|content|message|host|worker"
-    r"|node|version|store|attach|usage|role|sample(?:_?(?:id|idx|index|n|num|number))?$)",
-    re.IGNORECASE,
+    r"(?:answer|attempt|trial|try|retr|run|seed|epoch|repeat|replic|rep$|rollout|iter|step|turn|arm|model|adapter|prompt"
+    r"|resp|output|completion|predict|generat|result|status|outcome|error|exception|finish|stop|reason|extract|parse|verdict"
+    r"|judg|score|correct|solve|pass|reward|metric|time|date|created|start|end|uuid|hash|token|cost|length|len$|latency"
+    r"|duration|elapsed|seconds|code$|program$|patch|solution|log|trace|explan|thought|thinking|comment|feedback|filter|text"
+    r"|content|message|host|worker|node|store|attach|usage|role|sample|temperature|call|rank|gpu|device|pid$)"
 )
-SUBJECTS = re.compile(
-    r"subject|task|benchmark|dataset|subset|^set$|split|categor|domain|topic|section|level|fold|suite|config", re.I
-)
+# Words that only say how it is named or counted
+COUNTING = {"id", "idx", "index", "n", "no", "num", "number", "count", "name", "key", "at", "ms", "k", "i", "j"}
 LABEL = 60  # characters at most of the name of a subject or a set
 FEW_LABELS = 8
 SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".eval")
@@ -223,14 +226,16 @@ def _why_left_out(row: Row, score: str, where: str) -> str:
     """
     if row.get("invalidation"):
         return "they were invalidated"
+    has_error = row.get("error") or row.get("errors")
     first, dot, _ = score.partition(".")
     if dot and first in BY_SCORER:
         value = _value(row, score, where) if row.get(first) else None
         is_scored = value is not None and value == value  # nan is not equal to itself
+    elif has_error and not any(row.get(name) for name in BY_SCORER):
+        is_scored = any(row.get(name) is not None for name in ([score] if score else _known_scores(row)))
     else:
         is_empty = any(row.get(name, 0) in (None, {}, []) for name in BY_SCORER)
         is_scored = bool(score or _known_scores(row) or not is_empty)
-    has_error = row.get("error") or row.get("errors")
     return "" if is_scored else "they ended with an error" if has_error else "they have no score"
 
 
@@ -272,10 +277,14 @@ def _check_questions(path: Path, columns: ScoreColumns, log: list[str]) -> None:
             n_blocks[name] += last.get(name) != label
             last[name] = label
     for name, groups in labels.items():
-        n_labels, firsts = len({label for _, label in groups}), dict(reversed(groups))
+        tasks_of_labels = Counter(label for _, label in groups)
+        n_labels, firsts = len(tasks_of_labels), dict(reversed(groups))
         other = next((group for group in groups if firsts[group[0]] != group[1]), None)
         is_id = n_labels == n_rows and re.search(r"(?:^|[._])id$", name)
         if not other or is_id or groups.total() < n_rows or n_labels > max(FEW_LABELS, n_rows // 2):
+            continue
+        are_numbers = all(_as_number(label) == _as_number(label) for label in tasks_of_labels)  # nan is not
+        if (are_numbers and max(tasks_of_labels.values()) == 1) or all(x.lower() in GRADES for x in tasks_of_labels):
             continue
         if len({*groups.values()}) == 1 or n_blocks[name] == n_labels:
             differ = f"{name} ({firsts[other[0]]}, {other[1]})"
@@ -298,20 +307,23 @@ def _not_in_silence(path: Path, columns: ScoreColumns, task: str, differ: str, n
 
 
 def _labels(row: Row, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the short texts of a row that no attempt is likely to have made, with their columns.
-
-    Numbers are yielded of columns with a name as of subjects or sets: others count attempts.
-    """
+    """Yield the short texts and whole numbers of a row that no attempt is likely to have made, with their columns."""
     for name, value in row.items():
         column = f"{prefix}{name}"
-        if OF_ATTEMPTS.search(column):
-            continue
         if isinstance(value, Mapping):
             yield from _labels(value, f"{column}.")
-        elif isinstance(value, str | int) and 0 < len(str(value)) <= LABEL:
-            is_number = _as_number(value) == _as_number(value)  # nan is not
-            if not is_number or SUBJECTS.search(str(name)):
+        elif isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= LABEL:
+            is_fraction = _as_number(value) % 1 > 0  # which nan is not
+            if not is_fraction and not _is_of_attempts(column):
                 yield column, str(value)
+
+
+def _is_of_attempts(column: str) -> bool:
+    """Return whether a column may differ between attempts at one question: by what it or a column around it has."""
+    parts = [re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", part)) for part in column.split(".")]
+    says = [[word for word in map(str.lower, part) if word not in COUNTING] for part in parts]
+    heads = [part[-1] for part in says if part and (len(part) == 1 or part[-1] not in ("code", "program"))]
+    return any(map(OF_ATTEMPTS.match, heads)) or not any(says)
 
 
 def _name_of(paths: Sequence[Path], is_named: bool) -> str:
