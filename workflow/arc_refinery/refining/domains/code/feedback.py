@@ -44,11 +44,6 @@ def feedback(grade: CodeGrade, wording: Wording) -> str:
     return "\n\n".join(filter(None, [*parts, wording.correct]))
 
 
-def no_feedback(wording: Wording) -> str:
-    """Control: ask for a correction without showing what the program gave."""
-    return wording.correct
-
-
 def with_results_of(own: CodeGrade, other: CodeGrade) -> CodeGrade:
     """Control: a program's failing tests, with what a program for another task gave on its own failing tests.
 

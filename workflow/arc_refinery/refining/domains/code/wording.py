@@ -93,11 +93,6 @@ def first_turn(task: CodeTask, wording: Wording) -> list[Message]:
     return [message for message in messages if message["content"]]
 
 
-def source_answer(task: CodeTask) -> str | None:
-    """Return a whole answer with the task's own program, if it has one."""
-    return f"```python\n{task.reference.strip()}\n```" if task.reference else None
-
-
 def load_wording(name: str, form: str = "failing-tests") -> Wording:
     """Load `plain` or the texts of a folder, with feedback in a form. Raises `InputError`."""
     if form not in FORMS:
