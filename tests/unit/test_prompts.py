@@ -26,7 +26,6 @@ from arc_refinery.refining.domains.arc.prompts import (
     execution_feedback,
     first_turn,
     load_template,
-    no_feedback,
     save_template,
 )
 from arc_refinery.refining.domains.arc.prompts.template import BUILT_IN, FeedbackTexts
@@ -255,7 +254,6 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
         "Results. 1: Black Black, then Black Black. 2: Black Blue, then Black Black. 3: Blue, then Black Black. Again!"
     )
     assert error_feedback("NameError: {grid}", template) == "Sorry: NameError: {grid} Again!"
-    assert no_feedback(template) == " Again!"
 
 
 def test_our_own_wording_is_the_default():

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,35 +10,48 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from arc_refinery.arc.augment import IDENTITY
+from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.grids import fingerprint
 from arc_refinery.arc.tasks import Task
+from arc_refinery.barc.generator import has_held_out_text
 from arc_refinery.config import Sandbox
+from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
-from arc_refinery.refining.domains.arc import metrics as arc_metrics
 from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade, Problems, Showing, TaskSet
-from arc_refinery.refining.domains.arc.demonstrations import may_be_learned, source_answers
-from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
+from arc_refinery.refining.domains.arc.demonstrations import is_generated, source_answers
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts import (
     FeedbackForm,
     Template,
+    body_of,
     error_feedback,
     execution_feedback,
+    first_turn,
     load_template,
-    no_feedback,
     save_template,
     template_files,
 )
 from arc_refinery.refining.domains.arc.prompts.learning import tasks_of_rows
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict, View
+from arc_refinery.refining.domains.arc.records import Attempt, Prompt, ShownTask, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code
 from arc_refinery.reporting.markdown import folded_section
 from arc_refinery.sandbox import Executor, Status
+
+
+def first_turn_in(
+    task: Task, augmentation: Augmentation, order: tuple[int, ...], template: Template, only_test: int | None = None
+) -> Question:
+    """Return the first turn that shows a task in this augmentation and order of its train pairs.
+
+    `only_test` is the index of the only test input in its text; None: the text has all test inputs.
+    """
+    seen = task.map_grids(augmentation.apply).reorder_train(order)
+    visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
+    return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test, seen.hidden))
 
 
 class Domain(domain.Domain):
@@ -84,7 +97,13 @@ class Domain(domain.Domain):
         return {name: text for name, text in texts.items() if isinstance(text, str)} | colors
 
     def first_turn(self, task: Task, rng: np.random.Generator, own: Showing | None, wording: Template) -> Question:
-        return augmented_first_turn(task, rng, own or Showing(), wording)
+        """Draw the augmentation, the order of the train pairs and, if only one is shown, the test input."""
+        own = own or Showing()
+        augmentation, order = IDENTITY, tuple(range(len(task.train)))
+        if own.use_data_augmentation:
+            augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
+        only_test = int(rng.integers(len(task.test))) if own.test_inputs == "one" else None
+        return first_turn_in(task, augmentation, order, wording, only_test)
 
     def feedback(self, prompt: Prompt, grade: Grade, wording: Template) -> str:
         if not grade.is_valid:
@@ -94,7 +113,7 @@ class Domain(domain.Domain):
         return execution_feedback(task, grade.outputs[: len(shown.train)], wording)
 
     def no_feedback(self, wording: Template) -> str:
-        return no_feedback(wording)
+        return wording.feedback.tail
 
     def attempt_detail(self, prompt: Prompt) -> View:
         return View(prompt.detail.augmentation, prompt.detail.train_order)
@@ -132,11 +151,33 @@ class Domain(domain.Domain):
 
     # Metrics
 
-    columns, metrics = arc_metrics.SCORES, arc_metrics.METRICS
-    flags, metrics_explained = ("train_is_correct", "test_is_correct", "solved"), arc_metrics.EXPLAINED
+    columns = ("train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids")
+    flags = ("train_is_correct", "test_is_correct", "solved")
+    metrics = (
+        *(
+            metric
+            for pairs in ("train", "test")
+            for metric in (
+                Metric(f"{pairs}_pixel_score", f"{pairs}_pixel_score"),
+                Metric(f"{pairs}_correct_grids", f"{pairs}_correct_grids"),
+                Metric(f"{pairs}_pass_rate", f"{pairs}_is_correct", is_of_turns=pairs == "test"),
+                Metric(f"{pairs}_is_correct", f"{pairs}_is_correct", is_any=True),
+            )
+        ),
+        Metric("is_correct", ("train_is_correct", "test_is_correct"), is_any=True),
+    )
+    metrics_explained = """\
+- Valid outputs are a grid for every input.
+- **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
+- **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
+- **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
+- **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**, as published: tasks for which both hold, perhaps by two programs. **solved**: tasks with one attempt that has all of both correct.
+- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two)."""  # noqa: E501
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
-        return arc_metrics.derive(attempts)
+        """Add whether an attempt is correct on all train pairs, and on all test and hidden pairs."""
+        train, test = (attempts[f"{pairs}_correct_grids"] == 1.0 for pairs in ("train", "test"))
+        return attempts.assign(train_is_correct=train, test_is_correct=test, shown_solved=train)
 
     # Report
 
@@ -176,4 +217,8 @@ class Domain(domain.Domain):
         return prompt.detail.augmentation == IDENTITY
 
     def may_be_learned(self, tasks: Iterable[Task]) -> Callable[[GradedAttempt], bool]:
-        return may_be_learned(tasks)
+        """Programs of the generator's evaluation sets are never learned, even if sampling finds one."""
+        generated = {task.task_id for task in tasks if is_generated(task)}
+        return lambda graded: (
+            not (graded.attempt.task_id in generated and has_held_out_text(body_of(graded.attempt.completion)))
+        )

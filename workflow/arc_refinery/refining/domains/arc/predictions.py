@@ -15,7 +15,7 @@ from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.records import attempt_id
-from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.domains.arc.domain import first_turn_in
 from arc_refinery.refining.domains.arc.prompts import Template
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, View
 from arc_refinery.refining.first_turn import rendered

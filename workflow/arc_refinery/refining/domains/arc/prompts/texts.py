@@ -71,11 +71,6 @@ def error_feedback(error: str, template: Template) -> str:
     return fill(template.feedback.error, {"error": error}) + template.feedback.tail
 
 
-def no_feedback(template: Template) -> str:
-    """Control: ask for a correction without showing the execution result."""
-    return template.feedback.tail
-
-
 def compact_answer(body: str) -> str:
     """Return a completion in the embedded model's format; `body` is indented and ends without a line break."""
     return f"{ANSWER_HEAD}{body}\n{ANSWER_TAIL}"
