@@ -10,12 +10,15 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from arc_refinery import records
 from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.grids import fingerprint
+from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
 from arc_refinery.arc.tasks import Task
 from arc_refinery.barc.generator import has_held_out_text
 from arc_refinery.config import Sandbox
 from arc_refinery.evaluation.metrics import Metric
+from arc_refinery.records import RecordError
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
@@ -34,7 +37,7 @@ from arc_refinery.refining.domains.arc.prompts import (
     template_files,
 )
 from arc_refinery.refining.domains.arc.prompts.learning import tasks_of_rows
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, ShownTask, Verdict, View
+from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code
@@ -52,6 +55,11 @@ def first_turn_in(
     seen = task.map_grids(augmentation.apply).reorder_train(order)
     visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
     return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test, seen.hidden))
+
+
+def _order_seen(attempt: Attempt, task: Task) -> list[int]:
+    """Return the task's pairs, train, test and hidden, by index in the order of the attempt's prompt."""
+    return [*attempt.detail.train_order, *range(len(task.train), len(task.pairs))]
 
 
 class Domain(domain.Domain):
@@ -121,10 +129,28 @@ class Domain(domain.Domain):
     # Grading
 
     def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
-        return grading.subjects(attempts, tasks)
+        """Yield the subjects of attempts. Consecutive ones that run on the same grids share them."""
+        seen_as, subject = None, grading.Subject((), (), 0)
+        for attempt in attempts:
+            view = (attempt.task_id, attempt.detail)
+            if view != seen_as:
+                seen_as = view
+                task = tasks[attempt.task_id]
+                order = _order_seen(attempt, task)
+                inputs = tuple(attempt.detail.augmentation.apply(task.pairs[index].input) for index in order)
+                subject = grading.Subject(inputs, (), len(task.train))
+            yield subject
 
     def check_attempts(self, paths: Sequence[Path], tasks_path: Path, tasks: Mapping[str, Task]) -> None:
-        grading.check_views(paths, tasks_path, tasks)
+        """Raise `RecordError` unless attempts were shown all train pairs."""
+        for path in paths:
+            columns = records.columns(path, Attempt, ["attempt_id", "task_id", "detail"])
+            for name, task_id, view in zip(*(column.to_pylist() for column in columns), strict=True):
+                if sorted(view["train_order"]) != list(range(len(tasks[task_id].train))):
+                    raise RecordError(
+                        f"{path}: the task {task_id} of the attempt {name} has other train pairs in {tasks_path}; give "
+                        "the tasks that the attempts answer"
+                    )
 
     def program(self, text: str, subject: grading.Subject) -> str | None:
         return extract_code(text)
@@ -139,7 +165,26 @@ class Domain(domain.Domain):
         return grading.grade_answers(answers, executors[0])
 
     def result(self, grade: Grade, attempt: Attempt, task: Task) -> Result:
-        return grading.result(grade, attempt, task)
+        """Score an attempt's outputs on the original task, with augmentation and order of the train pairs undone."""
+        if not grade.outputs:
+            return Result(0.0, False, "", Outputs())
+        undo = attempt.detail.augmentation.undo
+        undone = {index: undo(grid) for index, grid in zip(_order_seen(attempt, task), grade.outputs, strict=True)}
+        outputs = tuple(undone[index] for index in range(len(task.pairs)))
+        train, test = outputs[: len(task.train)], outputs[len(task.train) :]
+        truths = [pair.output for pair in task.pairs]
+        train_truth, test_truth = truths[: len(task.train)], truths[len(task.train) :]
+        visible = outputs[: len(task.train + task.test)]  # without hidden pairs
+        detail = Outputs(
+            train_outputs=train,
+            test_outputs=test,
+            train_pixel_score=mean_pixel_score(train, train_truth) if train else 0.0,
+            train_correct_grids=correct_grids(train, train_truth) if train else 0.0,
+            test_pixel_score=mean_pixel_score(test, test_truth) if test else 0.0,
+            test_correct_grids=correct_grids(test, test_truth) if test else 0.0,
+        )
+        solved = detail.train_correct_grids == 1.0 == detail.test_correct_grids
+        return Result(detail.train_correct_grids, solved, fingerprint(visible), detail)
 
     def grade_of(self, graded: GradedAttempt) -> Grade:
         verdict, train = graded.verdict, graded.prompt.detail.train
