@@ -261,7 +261,7 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
     from arc_refinery.config import Lengths
-    from arc_refinery.refining.config import Grpo
+    from arc_refinery.refining.config import Grpo, Refinement
     from arc_refinery.refining.environment import RefineEnvironment
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
@@ -275,9 +275,7 @@ def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engin
         lengths=lengths,
         domain=ARC,
         wording=TEMPLATE,
-        form="",
-        include_errors=False,
-        history="whole",
+        refinement=Refinement(),
         executors=(executor,),
     )
     with pytest.raises(ModelError, match=r"'<\|im_end\|>\\n' follows it, and completions end at \['<\|im_start\|>'\]"):

@@ -16,7 +16,7 @@ tokens holds all answers in the contexts in which they were sampled, so the last
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_marks, without_marks
 from arc_refinery.records import Prompt
@@ -25,9 +25,6 @@ from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.prompts import begun_answer, next_turn, split_prefix
 from arc_refinery.sandbox import Executor, Status
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +91,7 @@ class Continuation:
     The template begins answers with the prompts' prefix (`begin_answers`).
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> None:
+    def __init__(self, tokenizer: Any, ends: Sequence[int]) -> None:
         self.tokenizer = tokenizer
         self.ends = frozenset(ends)
         self.marks = special_marks(tokenizer.added_tokens_decoder)

@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import Guard, Lengths, Lora, PositiveInt, Sandbox, Seed
@@ -19,9 +19,6 @@ from arc_refinery.refining.stages.prompts import wording_of
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
 from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.job import train as train_in_processes
-
-if TYPE_CHECKING:
-    from arc_refinery.refining.environment import RefineEnvironment
 
 
 def train(
@@ -51,7 +48,7 @@ def train(
     ended before, and `until_step` ends this part.
     """
 
-    def environment() -> "Iterator[RefineEnvironment]":
+    def environment() -> Iterator[Any]:
         from arc_refinery.refining.environment import RefineEnvironment
         from arc_refinery.refining.rollout import TrainingPrompt
 
@@ -65,9 +62,7 @@ def train(
                 lengths=lengths,
                 domain=domain,
                 wording=wording,
-                form=refinement.form,
-                include_errors=refinement.include_errors,
-                history=refinement.history,
+                refinement=refinement,
                 enable_thinking=enable_thinking,
                 executors=executors,
                 seed=seed,
