@@ -13,8 +13,7 @@ from arc_refinery.files import content_hash
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Grpo, PromptedModel, Refinement
 from arc_refinery.refining.domain import Domain, LoadedDomain
-from arc_refinery.refining.pass_rates import nothing_selected
-from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_to_refine
+from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_selected, nothing_to_refine
 from arc_refinery.refining.stages.prompts import wording_of
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
 from arc_refinery.training.job import TrainingJob

@@ -23,7 +23,8 @@ from dataclasses import replace
 
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.refining.domains.code.grading import CodeGrade, ShownTest
-from arc_refinery.refining.domains.code.wording import Wording, fill
+from arc_refinery.refining.domains.code.wording import Wording
+from arc_refinery.refining.prompts import fill
 
 
 def feedback(grade: CodeGrade, wording: Wording) -> str:

@@ -4,7 +4,8 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Task
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.domains.arc.prompts.template import Template, fill
+from arc_refinery.refining.domains.arc.prompts.template import Template
+from arc_refinery.refining.prompts import fill
 
 # Beginning and end of the embedded model's answers
 ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
