@@ -141,6 +141,6 @@ def _prediction(entry: Any, where: str) -> tuple[str, Augmentation | None]:
     expected = f"the keys {', '.join(Keywords.__annotations__)}, or null"
     keywords = checked(Keywords | None, entry["data_augmentation_params"], where, expected)
     try:
-        return text, augmentation_of(keywords or {})
+        return text, augmentation_of(keywords or Keywords())
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
