@@ -1,6 +1,7 @@
 """The domain `arc`: a program `transform(grid)` leads from each input grid of a task to its output grid."""
 
-from collections import Counter
+import logging
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
 from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade, Problems, Showing, TaskSet
-from arc_refinery.refining.domains.arc.demonstrations import is_generated, source_answers
+from arc_refinery.refining.domains.arc.demonstrations import completed_answer, transform_program
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts import (
     FeedbackForm,
@@ -42,7 +43,9 @@ from arc_refinery.refining.domains.arc.report import words
 from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code
 from arc_refinery.reporting.markdown import folded_section
-from arc_refinery.sandbox import Executor, Status
+from arc_refinery.sandbox import Executor, Program, Status
+
+logger = logging.getLogger(__name__)
 
 
 def first_turn_in(
@@ -55,6 +58,10 @@ def first_turn_in(
     seen = task.map_grids(augmentation.apply).reorder_train(order)
     visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
     return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test, seen.hidden))
+
+
+def _is_generated(task: Task) -> bool:
+    return task.origin.startswith("generated")
 
 
 def _order_seen(attempt: Attempt, task: Task) -> list[int]:
@@ -256,14 +263,39 @@ class Domain(domain.Domain):
     def source_answers(
         self, tasks: Iterable[Task], wording: Template, executors: tuple[Executor, ...]
     ) -> dict[str, str]:
-        return source_answers(tasks, wording, executors[0])
+        """Return answers with the tasks' own programs, by task id, if the program gives every train and test output."""
+        executed: deque[tuple[Task, str]] = deque()
+        n_tasks = 0
+
+        def programs() -> Iterator[Program]:
+            nonlocal n_tasks
+            for task in tasks:
+                n_tasks += 1
+                bare = _is_generated(task)  # in pretraining, such programs had no comment on their concepts
+                program = transform_program(task.source, bare)
+                text = program and completed_answer(program, wording.assistant_prefix)
+                if text:
+                    executed.append((task, text))
+                    inputs = tuple(pair.input for pair in task.pairs)
+                    yield Program(task.task_id, str(extract_code(text)), inputs)
+
+        answers: dict[str, str] = {}
+        for outcome in executors[0].run(programs()):
+            task, answer = executed.popleft()
+            if outcome.status == Status.ok and all(
+                np.array_equal(output, pair.output) for output, pair in zip(outcome.outputs, task.pairs, strict=True)
+            ):
+                answers[task.task_id] = answer
+        n_wrong = n_tasks - len(answers)
+        logger.info("%d of %d tasks left out: their source does not reproduce their outputs", n_wrong, n_tasks)
+        return answers
 
     def shows_task_itself(self, prompt: Prompt) -> bool:
         return prompt.detail.augmentation == IDENTITY
 
     def may_be_learned(self, tasks: Iterable[Task]) -> Callable[[GradedAttempt], bool]:
         """Programs of the generator's evaluation sets are never learned, even if sampling finds one."""
-        generated = {task.task_id for task in tasks if is_generated(task)}
+        generated = {task.task_id for task in tasks if _is_generated(task)}
         return lambda graded: (
             not (graded.attempt.task_id in generated and has_held_out_text(body_of(graded.attempt.completion)))
         )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,18 @@ class Domain(domain.Domain):
         return feedback.feedback(grade, texts)
 
     def other_grade(self, own: CodeGrade, other: CodeGrade) -> CodeGrade:
-        return feedback.with_results_of(own, other)
+        """Return the own failing tests, with what the other program gave on its failing tests.
+
+        The texts of the other task's tests are not shown: a model writes the function that they call.
+        """
+        results = [test for test in other.shown if test.outcome != AssertOutcome.passed]
+        shown = tuple(
+            test
+            if test.outcome == AssertOutcome.passed
+            else feedback.with_results(test, results[number % len(results) :] + results)
+            for number, test in enumerate(own.shown)
+        )
+        return replace(own, shown=shown)
 
     def no_feedback(self, texts: Wording) -> str:
         return texts.correct

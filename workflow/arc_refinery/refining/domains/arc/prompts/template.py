@@ -29,7 +29,7 @@ from typing import Any, Literal
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_json, read_text
 from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, DIGITS, Notation
-from arc_refinery.refining.prompts import check_slots
+from arc_refinery.refining.prompts import check_slots, slots_of
 
 BUILT_IN = ("compact", "words")
 NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files
@@ -120,15 +120,7 @@ _SLOTS = {
     "test": ("input",),
 }
 _SLOTS_OF_NOTATION = {"start": ("height", "width"), "row_start": ("row",)}
-_SLOTS_OF_FEEDBACK = {
-    "head": (),
-    "correct": ("number",),
-    "wrong": ("number", "similarity", "other_shape", "grid"),
-    "other_shape": ("shape",),
-    "residual": ("number", "input", "output"),
-    "error": ("error",),
-    "tail": (),
-}
+_SLOTS_OF_FEEDBACK = {field.name: slots_of(str(field.default)) for field in fields(FeedbackTexts)}
 # Slots that a file, or a text of feedback, must have
 _REQUIRED_SLOTS = {
     "user.txt": ("pairs",),
