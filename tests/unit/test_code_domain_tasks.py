@@ -266,7 +266,6 @@ def test_a_row_without_a_name_to_call_is_an_error(tmp_path: Path, test: str):
             "no tests",
             "tests is missing; the row has prompt, entry_point, base_input, plus_input",
         ),
-        ({"prompt": "p", "test_cases": ["f(1)"]}, "no tests", "tests is missing; the row has prompt, test_cases"),
         (
             {"prompt": "p", "tests": ["x = f(2)\nassert x == 3"]},
             "a test is not an assert",
@@ -378,14 +377,10 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
     ("row", "reason"),
     [
         (OWN | {"tests": []}, "no tests"),
-        ({"prompt": "Do it."}, "no tests"),
         (OWN | {"tests": [], "hidden_tests": ["assert triple(1) == 3"]}, "no tests"),
         (HUMANEVAL | {"test": "def check(candidate):\n    pass"}, "no tests"),
-        (HUMANEVAL | {"test": "nothing to check"}, "no tests"),
         (OWN | {"tests": ["triple(1) == 3"]}, "a test is not an assert"),
         (OWN | {"tests": ["assert triple(1"]}, "a test is not an assert"),
-        (OWN | {"tests": [""]}, "a test is not an assert"),
-        (MBPP | {"test_list": ["x = double(2)\nassert x == 4"]}, "a test is not an assert"),
         (
             HUMANEVAL
             | {
@@ -405,7 +400,6 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
         (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test equals a shown one"),
         (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test equals a shown one"),
         (MBPP | {"code": "def double(n): return 4"}, "its own program fails a test"),
-        (MBPP | {"code": "def double(n): return 0"}, "its own program fails a test"),
         (OWN | {"reference": "def triple(n): exit()"}, "its own program fails a test"),
     ],
 )
@@ -424,7 +418,6 @@ def test_rows_that_cannot_be_used_are_counted_and_named(
     ("row", "detail"),
     [
         (OWN | {"setup": "import asyncio"}, "No module named 'asyncio'"),
-        (OWN | {"setup": "import asyncio", "reference": "def triple(n): return 3 * n"}, "No module named 'asyncio'"),
         (OWN | {"tests": ["assert triple(1) == slice(3)"]}, "a value of type slice"),
         (OWN | {"tests": ["assert triple(1) == 3"], "reference": "def triple(n): return slice(n)"}, "of type slice"),
         (

@@ -178,8 +178,9 @@ OWN_KEYS = """
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a domain with keys of its own."""
     (tmp_path / "own_keys").mkdir()
-    for name, source in {"__init__": "", "config": OWN_KEYS, "domain": "class Domain: pass"}.items():
+    for name, source in {"__init__": "", "config": OWN_KEYS, "domain": "from letters.domain import Domain"}.items():
         (tmp_path / f"own_keys/{name}.py").write_text(dedent(source))
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
     monkeypatch.syspath_prepend(tmp_path)
     for name in [name for name in sys.modules if name.startswith("own_keys")]:
         monkeypatch.delitem(sys.modules, name)

@@ -351,8 +351,7 @@ def load_domain(name: str) -> Domain:
     """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
     domain: Domain = domain_part(name, "domain:Domain")()
     domain.package = name
-    if isinstance(domain, Domain):
-        domain.check()
+    domain.check()
     return domain
 
 

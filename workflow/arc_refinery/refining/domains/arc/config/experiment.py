@@ -103,7 +103,8 @@ class ArcExperiment(Refining):
         return [*super().sources(), *([rows.download] if rows else [])]
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        task_set, problems = self.evaluation_set(tasks), self.problems
+        task_set: Any = self.evaluation_set(tasks)
+        problems = self.problems
         if task_set.source != "generator":
             return {"task_set": task_set}
         changes: dict[str, Any] = {"seed": self.seed if task_set.seed is None else task_set.seed}
@@ -127,11 +128,6 @@ class ArcExperiment(Refining):
     def files_to_keep_apart(self) -> list[str]:
         rows = self.arc.template_rows
         return [*rows_files(self, rows), *self.template_files()] if rows else []
-
-    def evaluation_set(self, name: str) -> TaskSet:
-        task_set = super().evaluation_set(name)
-        assert isinstance(task_set, TaskSet)
-        return task_set
 
     @classmethod
     def section_types(cls) -> dict[str, type[BaseModel]]:
