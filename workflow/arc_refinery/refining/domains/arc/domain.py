@@ -40,8 +40,8 @@ from arc_refinery.refining.domains.arc.prompts import (
 from arc_refinery.refining.domains.arc.prompts.learning import tasks_of_rows
 from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
-from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code
+from arc_refinery.refining.training_tasks import LeftOut
 from arc_refinery.reporting.markdown import folded_section
 from arc_refinery.sandbox import Executor, Program, Status
 

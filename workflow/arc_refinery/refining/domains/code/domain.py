@@ -23,7 +23,7 @@ from arc_refinery.refining.domains.code.config import FORMS, PLAIN, REWARDS, TEX
 from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, described
 from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
-from arc_refinery.refining.parts import LeftOut
+from arc_refinery.refining.training_tasks import LeftOut
 from arc_refinery.sandbox import Executor, Status
 
 
