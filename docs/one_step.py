@@ -20,7 +20,7 @@ from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.domains.arc.config.rewards import arc_v1
-from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.domains.arc.domain import first_turn_in
 from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.rollout import TrainingPrompt

@@ -19,9 +19,8 @@ from arc_refinery.models import chat
 from arc_refinery.models.chat import load_chat
 from arc_refinery.models.hub import out_of_reach
 from arc_refinery.models.shape import shape_of, weight_names
-from arc_refinery.refining.attempts import check_sampling
 from arc_refinery.refining.config import PromptedModel
-from arc_refinery.sampling.checks import adapter_config, check_model, check_trained
+from arc_refinery.sampling.checks import adapter_config, check_answers_end, check_model, check_trained
 
 Change = Callable[[Path], object]
 
@@ -173,7 +172,7 @@ def test_answers_that_would_not_end_are_refused_before_sampling(tmp_path: Path) 
     template = Path(TINY, "chat_template.jinja").read_text()
     folder = tiny(tmp_path, text("chat_template.jinja", template.replace("<|end|>", "<|pad|>")))
     with pytest.raises(InputError, match=r"'<\|pad\|>' follows it, and completions end at \['<\|end\|>'\]"):
-        check_sampling([], PromptedModel(path=str(folder), window=64), None, 8)
+        check_answers_end(check_model(PromptedModel(path=str(folder), window=64), None))
 
 
 @pytest.mark.parametrize(

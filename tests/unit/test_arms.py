@@ -14,9 +14,9 @@ from arc_refinery.evaluation.attempts import (
     turns_of,
     with_outcomes,
 )
-from arc_refinery.evaluation.metrics import PROGRAMS
+from arc_refinery.evaluation.metrics import PROGRAMS, names
 from arc_refinery.refining.config import Arm, Turn
-from arc_refinery.refining.domains.arc.metrics import METRICS, NAMES, derive
+from arc_refinery.refining.domains.arc.domain import Domain
 
 INDEPENDENT = Arm(name="independent", turns=(Turn(n_predictions=4),))
 BASE = Arm(name="refine-base", turns=(Turn(n_predictions=2), Turn(n_predictions=2)))
@@ -49,7 +49,7 @@ def attempt(
 
 def four_attempts() -> pd.DataFrame:
     return with_outcomes(
-        derive(
+        Domain().derive(
             pd.DataFrame(
                 [
                     attempt("mixed", 0, "ok", "A", train=(0.5, 0.25), test=(0.5, 0)),
@@ -67,7 +67,7 @@ def four_attempts() -> pd.DataFrame:
 
 
 def test_figures_of_a_task_are_means_over_its_attempts():
-    metrics = per_task(four_attempts(), ["mixed"], (*PROGRAMS, *METRICS)).loc["mixed"]
+    metrics = per_task(four_attempts(), ["mixed"], (*PROGRAMS, *Domain.metrics)).loc["mixed"]
     expected = {
         "valid code": 3 / 4,
         "any code": 1.0,
@@ -86,7 +86,7 @@ def test_figures_of_a_task_are_means_over_its_attempts():
         "pass_rate": 0.0,
     }
     assert metrics.to_dict() == pytest.approx(expected)
-    assert tuple(metrics.index) == (*NAMES, "pass_rate")
+    assert tuple(metrics.index) == (*names((*PROGRAMS, *Domain.metrics)), "pass_rate")
 
 
 def test_a_domain_without_metrics_has_those_that_all_have():
@@ -100,26 +100,26 @@ def test_a_domain_without_metrics_has_those_that_all_have():
 
 
 def test_code_that_never_ended_is_code_without_outputs():
-    metrics = per_task(four_attempts(), ["dumb"], (*PROGRAMS, *METRICS)).loc["dumb"]
+    metrics = per_task(four_attempts(), ["dumb"], (*PROGRAMS, *Domain.metrics)).loc["dumb"]
     assert metrics["any code"] == 0.5
     assert metrics.drop("any code").tolist() == [0.0] * (len(metrics) - 1)
 
 
 def test_a_task_is_solved_by_one_attempt_that_is_right_on_train_and_on_test():
-    metrics = per_task(four_attempts(), ["split"], (*PROGRAMS, *METRICS)).loc["split"]
+    metrics = per_task(four_attempts(), ["split"], (*PROGRAMS, *Domain.metrics)).loc["split"]
     assert metrics["train_pass_rate"] == metrics["test_pass_rate"] == 0.5
     assert metrics["pass_rate"] == metrics["solved"] == 0.0
     assert metrics["is_correct"] == 1.0  # as published
 
 
 def test_tasks_keep_their_order_and_one_without_attempts_counts_as_zero():
-    metrics = per_task(four_attempts(), ["split", "untried", "mixed"], (*PROGRAMS, *METRICS))
+    metrics = per_task(four_attempts(), ["split", "untried", "mixed"], (*PROGRAMS, *Domain.metrics))
     assert list(metrics.index) == ["split", "untried", "mixed"]
     assert metrics.loc["untried"].tolist() == [0.0] * len(metrics.columns)
 
 
 def test_no_attempts_at_all_give_zeros():
-    assert per_task(four_attempts()[:0], ["a", "b"], (*PROGRAMS, *METRICS)).to_numpy().sum() == 0.0
+    assert per_task(four_attempts()[:0], ["a", "b"], (*PROGRAMS, *Domain.metrics)).to_numpy().sum() == 0.0
 
 
 def results() -> Results:

@@ -12,9 +12,9 @@ from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.domains.code.config import FORMS, FeedbackForm
-from arc_refinery.refining.domains.code.feedback import feedback, no_feedback
+from arc_refinery.refining.domains.code.feedback import feedback
 from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
-from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks
+from arc_refinery.refining.domains.code.tasks import CodeTask, read_tasks
 from arc_refinery.refining.domains.code.wording import (
     Wording,
     first_turn,
@@ -138,7 +138,7 @@ def test_a_class_without_a_reference_is_used_as_its_tests_use_it(
 ):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "A stack.", "tests": tests}))
-    (task,) = read_tasks(path, None, LeftOut())
+    (task,) = read_tasks(path, None, {})
     program = (
         "class Stack:\n    def __init__(self, *xs): self.xs = list(xs)\n    def top(self): return self.xs[-1]\n"
         "    def put(self, x): return Stack(*self.xs, x)\n"
@@ -310,7 +310,7 @@ def test_a_control_shows_another_programs_results_for_the_own_tests(
 
 
 def test_without_feedback_the_request_remains():
-    assert no_feedback(Wording()) == END
+    assert DOMAIN.no_feedback(Wording()) == END
 
 
 WRONG = [

@@ -1,7 +1,6 @@
 """Tasks of domain `code`: rows of each form, which tests are shown, which rows are left out, and equal tasks."""
 
 import json
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from messages import Wording as Golden
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code.check_function import CheckFunction
 from arc_refinery.refining.domains.code.config import FORMS
+from arc_refinery.refining.domains.code.domain import Domain
 from arc_refinery.refining.domains.code.feedback import feedback
 from arc_refinery.refining.domains.code.grading import Executors, grade, usable_tasks
-from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOut, read_tasks, same_tasks
+from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, described, read_tasks
 from arc_refinery.refining.domains.code.wording import Wording
 
 MBPP = {
@@ -56,14 +56,14 @@ def written(tmp_path: Path, *rows: Any) -> Path:
     return path
 
 
-def read(tmp_path: Path, *rows: Any, n_shown: int | None = None) -> tuple[list[CodeTask], LeftOut]:
-    left_out = LeftOut()
+def read(tmp_path: Path, *rows: Any, n_shown: int | None = None) -> tuple[list[CodeTask], LeftOutRows]:
+    left_out: LeftOutRows = {}
     return list(read_tasks(written(tmp_path, *rows), n_shown, left_out)), left_out
 
 
 def only(tmp_path: Path, row: Any, n_shown: int | None = None) -> CodeTask:
     ((task,), left_out) = read(tmp_path, row, n_shown=n_shown)
-    assert left_out.rows == {}
+    assert left_out == {}
     return task
 
 
@@ -204,9 +204,11 @@ def test_other_rows_in_the_form_of_humaneval(
     tmp_path: Path, code_executors: Executors, changes: dict[str, Any], hidden: list[str] | None
 ):
     row = {key: value for key, value in (TRIPLE | changes).items() if value is not None}
-    left_out = LeftOut()
+    left_out: LeftOutRows = {}
     tasks = list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))[:-1]
-    assert [list(task.hidden) or list(task.shown) for task in tasks] == ([hidden] if hidden else []), left_out.described
+    assert [list(task.hidden) or list(task.shown) for task in tasks] == ([hidden] if hidden else []), described(
+        left_out
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,7 @@ def test_a_check_that_hides_the_candidate_in_a_function_of_its_own_leaves_the_ro
     )
     tasks, left_out = read(tmp_path, TRIPLE | {"test": check})
     assert not tasks
-    assert next(iter(left_out.rows.values()))[0] == "a test is not an assert"
+    assert next(iter(left_out.values()))[0] == "a test is not an assert"
 
 
 def test_what_a_prompt_defines_before_the_entry_point_is_setup(tmp_path: Path):
@@ -264,7 +266,6 @@ def test_a_row_without_a_name_to_call_is_an_error(tmp_path: Path, test: str):
             "no tests",
             "tests is missing; the row has prompt, entry_point, base_input, plus_input",
         ),
-        ({"prompt": "p", "test_cases": ["f(1)"]}, "no tests", "tests is missing; the row has prompt, test_cases"),
         (
             {"prompt": "p", "tests": ["x = f(2)\nassert x == 3"]},
             "a test is not an assert",
@@ -274,7 +275,7 @@ def test_a_row_without_a_name_to_call_is_an_error(tmp_path: Path, test: str):
 )
 def test_what_a_row_lacks_is_said(tmp_path: Path, row: dict[str, Any], reason: str, detail: str):
     tasks, left_out = read(tmp_path, row)
-    assert (tasks, left_out.rows) == ([], {"mine-000001": (reason, detail)})
+    assert (tasks, left_out) == ([], {"mine-000001": (reason, detail)})
 
 
 def test_the_suite_of_mbpp_plus_is_not_used_which_the_log_says(tmp_path: Path, caplog: pytest.LogCaptureFixture):
@@ -293,7 +294,7 @@ def test_endless_iterators_of_equal_calls_are_two_tests(tmp_path: Path, code_exe
     code = "def evens():\n    n = 0\n    while True:\n        yield n\n        n += 2"
     tests = ["assert list(islice(evens(), 3)) == [0, 2, 4]", "assert next(evens()) == 0"]
     row = {"prompt": "Evens.", "setup": "from itertools import islice", "tests": tests, "reference": code}
-    (task,) = usable_tasks(written(tmp_path, row), None, code_executors, LeftOut())
+    (task,) = usable_tasks(written(tmp_path, row), None, code_executors, {})
     assert (task.shown, task.hidden) == ((tests[0],), (tests[1],))
 
 
@@ -400,14 +401,10 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
     ("row", "reason"),
     [
         (OWN | {"tests": []}, "no tests"),
-        ({"prompt": "Do it."}, "no tests"),
         (OWN | {"tests": [], "hidden_tests": ["assert triple(1) == 3"]}, "no tests"),
         (HUMANEVAL | {"test": "def check(candidate):\n    pass"}, "no tests"),
-        (HUMANEVAL | {"test": "nothing to check"}, "no tests"),
         (OWN | {"tests": ["triple(1) == 3"]}, "a test is not an assert"),
         (OWN | {"tests": ["assert triple(1"]}, "a test is not an assert"),
-        (OWN | {"tests": [""]}, "a test is not an assert"),
-        (MBPP | {"test_list": ["x = double(2)\nassert x == 4"]}, "a test is not an assert"),
         (
             HUMANEVAL
             | {
@@ -433,27 +430,24 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
         (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test makes only calls that the prompt shows"),
         (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test makes only calls that the prompt shows"),
         (MBPP | {"code": "def double(n): return 4"}, "its own program fails a test"),
-        (MBPP | {"code": "def double(n): return 0"}, "its own program fails a test"),
         (OWN | {"reference": "def triple(n): exit()"}, "its own program fails a test"),
     ],
 )
 def test_rows_that_cannot_be_used_are_counted_and_named(
     tmp_path: Path, code_executors: Executors, row: dict[str, Any], reason: str
 ):
-    left_out = LeftOut()
+    left_out: LeftOutRows = {}
     tasks = list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))
     assert [task.task_id for task in tasks] == ["mbpp-3"]
-    ((name, (why, _)),) = left_out.rows.items()
+    ((name, (why, _)),) = left_out.items()
     assert name in ("mbpp-2", "HumanEval-7", "mine-000001")
     assert why.startswith(reason)
-    assert left_out.counts == Counter({why: 1})
 
 
 @pytest.mark.parametrize(
     ("row", "detail"),
     [
         (OWN | {"setup": "import asyncio"}, "No module named 'asyncio'"),
-        (OWN | {"setup": "import asyncio", "reference": "def triple(n): return 3 * n"}, "No module named 'asyncio'"),
         (OWN | {"tests": ["assert triple(1) == slice(3)"]}, "a value of type slice"),
         (OWN | {"tests": ["assert triple(1) == 3"], "reference": "def triple(n): return slice(n)"}, "of type slice"),
         (
@@ -465,9 +459,9 @@ def test_rows_that_cannot_be_used_are_counted_and_named(
 def test_rows_that_no_program_could_solve_say_why(
     tmp_path: Path, code_executors: Executors, row: dict[str, Any], detail: str
 ):
-    left_out = LeftOut()
+    left_out: LeftOutRows = {}
     assert len(list(usable_tasks(written(tmp_path, row, SANITIZED), None, code_executors, left_out))) == 1
-    ((reason, n),) = left_out.described.items()
+    ((reason, n),) = described(left_out).items()
     assert reason.startswith("no program could pass its tests here (mine-000001): ")
     assert reason.endswith(detail)
     assert n == 1
@@ -477,7 +471,7 @@ def test_a_set_of_which_nothing_is_left_is_refused(tmp_path: Path, code_executor
     failing = MBPP | {"code": "def double(n): return 4"}
     for rows in ([failing, OWN | {"tests": []}], []):
         with pytest.raises(InputError) as refusal:
-            list(usable_tasks(written(tmp_path, *rows), None, code_executors, LeftOut()))
+            list(usable_tasks(written(tmp_path, *rows), None, code_executors, {}))
         wording(refusal.value)
 
 
@@ -508,7 +502,7 @@ def test_two_rows_of_one_name_are_an_error(tmp_path: Path):
 
 def test_equal_tasks_are_recognized_by_id_text_and_tests(tmp_path: Path):
     (mbpp, humaneval, own), _ = read(tmp_path, MBPP, HUMANEVAL, OWN)
-    same_as = same_tasks({"a": [mbpp, humaneval], "b": [own]})
+    same_as = Domain().same_tasks({"a": [mbpp, humaneval], "b": [own]})
     assert same_as(mbpp) == {("a", "mbpp-2"): "id"}
     assert same_as(humaneval) == {("a", "HumanEval-7"): "id"}
     assert same_as(own) == {("b", "mine-000003"): "content"}  # its name is its place in the file

@@ -33,7 +33,6 @@ from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan
 from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import Showing
-from arc_refinery.refining.domains.arc.demonstrations import source_answers
 from arc_refinery.refining.domains.arc.prompts import COMPACT, Template, compact_answer
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.prompts import Renderer
@@ -133,8 +132,8 @@ def test_only_programs_that_give_every_output_are_answers():
         ),
     ]
     with Sandbox().executor(1) as executor:
-        answers = source_answers(tasks, COMPACT, executor)
-        begun = source_answers(tasks[:2], replace(COMPACT, assistant_prefix="So:\n```python\nfrom"), executor)
+        answers = ARC.source_answers(tasks, COMPACT, (executor,))
+        begun = ARC.source_answers(tasks[:2], replace(COMPACT, assistant_prefix="So:\n```python\nfrom"), (executor,))
     bare = FLIPPED.replace("\n\n\ndef", "\n\ndef")
     assert answers == {"right": FLIPPED, "generated": bare}
     assert begun == {"right": f"So:\n{FLIPPED}"}

@@ -18,7 +18,7 @@ from arc_refinery.config import Guard, Lora
 from arc_refinery.refining import next_turn, prompts
 from arc_refinery.refining.domain import Answer
 from arc_refinery.refining.domains.arc import grading
-from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.domains.arc.domain import first_turn_in
 from arc_refinery.refining.domains.arc.prompts import COMPACT, execution_feedback, load_template, template
 from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.prompts import Renderer

@@ -8,11 +8,7 @@ import pytest
 from factories import ARC, make_prompt
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
-from messages import Wording
 
-from arc_refinery import records
-from arc_refinery.records import RecordError
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.prompt_files import write_prompts
 from arc_refinery.refining.report.lengths import PromptLengths, histogram, labels, lengths_table, read_lengths, study
 from arc_refinery.reporting import publish
@@ -68,15 +64,6 @@ def test_a_file_without_prompts_has_a_row_without_lengths(tmp_path: Path):
     study([write(tmp_path / "set/turn1/prompts.parquet", {})], 1024, tmp_path)
     assert "| `turn1` | – | 0 | – | – | – | – | 1024 | 0 | 976 | 0 |" in (tmp_path / "lengths.md").read_text()
     assert pd.read_csv(tmp_path / "lengths.csv")["max"].isna().all()
-
-
-def test_dropped_prompts_of_unknown_lengths_are_refused(tmp_path: Path, wording: Wording):
-    path = tmp_path / "prompts.parquet"
-    records.write(path, Prompt, [make_prompt()], 0, {}, lambda: {"n_dropped": 3})
-    with pytest.raises(RecordError) as caught:
-        read_lengths(path, "some")
-    assert str(caught.value).startswith(f"{path}: 3 ")
-    wording(caught.value)
 
 
 @pytest.mark.parametrize(

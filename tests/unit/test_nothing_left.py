@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from checkout import TINY
 from experiments import do
-from factories import first_turns, make_prompt, make_task
+from factories import first_turns, make_task
 from handmade import finished, settings
 
 from arc_refinery import records
@@ -147,15 +147,6 @@ def test_where_nothing_can_be_refined_the_log_and_the_training_say_why(
     assert all(fact in caplog.text for fact in counts)
     message = refused_training(output)
     assert all(fact in message for fact in (*counts, str(output)))
-
-
-def test_training_prompts_that_all_are_too_long_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "prompts.parquet"
-    prompts = [make_prompt(prompt_id=f"p{n}", n_tokens=n) for n in (93, 3000)]
-    records.write(path, Prompt, prompts, 0, {})
-    message = refused_training(path)
-    for fact in (str(path), "none of 2 prompts fits: 93 to 3,000 tokens", "leaves 92."):
-        assert fact in message
 
 
 def test_a_training_of_any_kind_has_prompts() -> None:

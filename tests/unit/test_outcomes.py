@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from arc_refinery import config
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.metrics import derive
+from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.reporting import outcomes, plots
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
@@ -52,7 +52,7 @@ def attempts(answers: Mapping[str, str]) -> pd.DataFrame:
     scores = ["train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids"]
     table = pd.DataFrame(rows, columns=[*columns, *scores])
     table["has_closed_code"] = table["status"] != "no_code"
-    return derive(table.astype({"sample": int, "solved": bool}))
+    return Domain().derive(table.astype({"sample": int, "solved": bool}))
 
 
 def experiment(arms: Mapping[str, list[int]], **evaluation: Any) -> ArcExperiment:

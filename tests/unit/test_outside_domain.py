@@ -124,8 +124,8 @@ def test_the_files_of_a_template_folder_are_inputs(own_keys: str, tmp_path: Path
     (texts / "more").mkdir(parents=True)
     for name in ("ask.txt", "more/again.txt", ".ask.swp"):
         (texts / name).write_text("text")
-    assert inputs.templates(asking_with(str(texts))) == [str(texts / "ask.txt"), str(texts / "more/again.txt")]
-    assert inputs.templates(asking_with("plain")) == inputs.templates(asking_with("x" * 300)) == []  # names
+    assert asking_with(str(texts)).template_files() == [str(texts / "ask.txt"), str(texts / "more/again.txt")]
+    assert asking_with("plain").template_files() == asking_with("x" * 300).template_files() == []  # names
     with pytest.raises(ConfigError, match=r"model\.template.*/nope"):
         check_files(asking_with("/nope"), "mine.yaml", contents=False)
 
@@ -178,8 +178,9 @@ OWN_KEYS = """
 def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a domain with keys of its own."""
     (tmp_path / "own_keys").mkdir()
-    for name, source in {"__init__": "", "config": OWN_KEYS, "domain": "class Domain: pass"}.items():
+    for name, source in {"__init__": "", "config": OWN_KEYS, "domain": "from letters.domain import Domain"}.items():
         (tmp_path / f"own_keys/{name}.py").write_text(dedent(source))
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "environments")
     monkeypatch.syspath_prepend(tmp_path)
     for name in [name for name in sys.modules if name.startswith("own_keys")]:
         monkeypatch.delitem(sys.modules, name)

@@ -12,12 +12,13 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import validate_experiment
+from arc_refinery.evaluation.metrics import PROGRAMS, names
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
-from arc_refinery.refining.domains.arc.metrics import NAMES
+from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.reporting import over_steps
 from arc_refinery.reporting.publish import Attachments
 
-PANELS = (*NAMES, "pass_rate")
+PANELS = (*names((*PROGRAMS, *Domain.metrics)), "pass_rate")
 
 # Tasks solved and pass rate of each arm; step 20 solves as many as step 10, at a higher rate
 VALIDATION = {"base": (1, 0.1), "steps@10": (3, 0.2), "steps@20": (3, 0.3)}

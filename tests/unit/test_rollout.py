@@ -195,13 +195,6 @@ def test_a_solved_answer_ends_its_episode(tokenizer: Any, executor: Executor, hi
     assert [episode.answer for episode in episodes] == [RIGHT, WRONG, RIGHT, RIGHT]
 
 
-def test_no_answer_is_sampled_where_all_are_solved(tokenizer: Any, executor: Executor) -> None:
-    (right,) = said(tokenizer, RIGHT)
-    sampling = Sampling(tokenizer, asked().conversation, [right])
-    (episode,) = play(sampling, executor, n_turns=3)
-    assert (len(sampling.prompts_seen), episode.completion_ids) == (1, right)
-
-
 def test_an_episode_without_room_for_another_answer_ends(tokenizer: Any, executor: Executor) -> None:
     answers = said(tokenizer, WRONG, LEFT, RIGHT)
     third_context = len(ids_of(tokenizer, f"{ASKED}{WRONG}{MIRRORED}{LEFT}{UNCHANGED}"))
@@ -261,7 +254,7 @@ def test_a_template_that_does_not_end_answers_is_refused() -> None:
 
 def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engine(executor: Executor) -> None:
     from arc_refinery.config import Lengths
-    from arc_refinery.refining.config import Grpo
+    from arc_refinery.refining.config import Grpo, Refinement
     from arc_refinery.refining.environment import RefineEnvironment
 
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
@@ -275,9 +268,7 @@ def test_answers_that_would_not_end_are_refused_before_a_trainer_starts_an_engin
         lengths=lengths,
         domain=ARC,
         wording=TEMPLATE,
-        form="",
-        include_errors=False,
-        history="whole",
+        refinement=Refinement(),
         executors=(executor,),
     )
     with pytest.raises(ModelError, match=r"'<\|im_end\|>\\n' follows it, and completions end at \['<\|im_start\|>'\]"):

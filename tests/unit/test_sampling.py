@@ -403,18 +403,6 @@ def test_a_window_beyond_the_models_own_is_refused(
     assert f"{MODEL.path}: the window (--max-model-len) is 2049 tokens; expected at most 2048" in message
 
 
-def test_prompts_that_leave_no_room_for_the_completion_are_refused(
-    prompts: list[Prompt], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    longest = max(prompts, key=lambda prompt: prompt.n_tokens)
-    window = longest.n_tokens + DECODING.max_output_tokens
-    list(sample_shard(ARC, [], MODEL.model_copy(update={"window": window}), None, DECODING, tmp_path / "fits.parquet"))
-    n_long = sum(prompt.n_tokens == longest.n_tokens for prompt in prompts)
-    message = refused(prompts, tmp_path, monkeypatch, window=window - 1)
-    assert message.startswith(f"{n_long} of 6 prompts are too long")
-    assert f"has {longest.n_tokens} tokens, expected at most {longest.n_tokens - 1}" in message
-
-
 @pytest.mark.model
 @pytest.mark.parametrize("missing", ["adapter_config.json", "adapter_model.safetensors"])
 def test_a_folder_that_misses_a_file_of_an_adapter_is_refused(

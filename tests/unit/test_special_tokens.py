@@ -94,7 +94,7 @@ def test_demonstrations_learn_text_and_no_roles(renderer: Renderer, tokenizer: A
     settings = Demonstrations(targets="source", max_pass_rate=1.0)
     plan = DemonstrationPlan(settings, 99, True, 2048, 999)
     graded, sources = [attempt(first_prompt(renderer))], {"it": PROGRAM}
-    (row,) = make_demonstrations(ARC, graded, sources, plan, COMPACT, renderer, Counter())
+    (row,) = make_demonstrations(ARC, graded, sources, plan, COMPACT, renderer, Counter(), lambda _: True)
     assert roles(tokenizer, row.completion) == {}
     assert "I am the user." in row.completion
     n_messages = roles(tokenizer, row.text)

@@ -5,9 +5,7 @@ import logging
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from factories import make_grid, make_task, make_verdict
 from messages import Wording
@@ -18,14 +16,7 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.records import Verdict
-from arc_refinery.refining.domains.arc.submission import (
-    Ballot,
-    check_submission,
-    count_votes,
-    make_submission,
-    score,
-    write_submission,
-)
+from arc_refinery.refining.domains.arc.submission import Ballot, count_votes, make_submission, score
 
 INPUT = make_grid("00")
 SOLVES = (1.0, 1.0)  # share of correct train grids, train pixel score
@@ -151,43 +142,6 @@ def test_the_score_counts_test_inputs_and_whole_tasks(wording: Wording):
     assert (result.n_right, result.n_inputs, result.n_solved, result.n_tasks) == (3, 5, 1, 3)
     assert "60.00 %" in str(result)
     wording(result)
-
-
-GOOD = {"t": [{"attempt_1": [[1, 2], [3, 4]], "attempt_2": [[0]]}]}
-
-
-@pytest.mark.parametrize(
-    ("submission", "task", "fact"),
-    [
-        ({}, "t", ""),
-        (GOOD | {"more": []}, "more", ""),
-        ({"t": []}, "t", "0 entries"),
-        ({"t": [{"attempt_1": [[1]]}]}, "t", "attempt_2"),
-        ({"t": [{"attempt_1": [[1, 2], [3]], "attempt_2": [[0]]}]}, "t", "attempt_1: "),
-        ({"t": [{"attempt_1": [[1]], "attempt_2": [[10]]}]}, "t", "attempt_2: cells 10..10"),
-        ({"t": [{"attempt_1": [[1]], "attempt_2": [[1.0]]}]}, "t", "attempt_2: cells of type float"),
-        ({"t": [{"attempt_1": [[1, True]], "attempt_2": [[1]]}]}, "t", "attempt_1: cells of type bool"),
-        ({"t": [{"attempt_1": [[]], "attempt_2": [[1]]}]}, "t", "attempt_1: shape 1x0"),
-    ],
-)
-def test_what_is_no_valid_submission_is_refused_and_not_written(
-    tmp_path: Path, submission: Any, task: str, fact: str, wording: Wording
-):
-    tasks, path = {"t": a_task(1)}, tmp_path / "submission.json"
-    check_submission(GOOD, tasks, path)
-    with pytest.raises(InputError) as caught:
-        write_submission(submission, tasks, path)
-    assert f"task {task}" in str(caught.value) and fact in str(caught.value)
-    wording(caught.value)
-    assert not path.exists()
-
-
-def test_arrays_cannot_be_submitted(tmp_path: Path, wording: Wording):
-    entry = {"attempt_1": [[np.int64(1)]], "attempt_2": [[1]]}
-    with pytest.raises(InputError) as caught:
-        check_submission({"t": [entry]}, {"t": a_task(1)}, tmp_path)
-    assert "attempt_1" in str(caught.value)
-    wording(caught.value)
 
 
 def test_the_command_writes_the_file_and_prints_the_score(

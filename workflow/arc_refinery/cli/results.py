@@ -340,7 +340,7 @@ class Submission(Command):
 
         tasks = {task.task_id: task for task in read_challenges(self.challenges, self.solutions)}
         submission = make_submission(tasks, count_votes(self.verdicts, tasks))
-        write_submission(submission, tasks, self.output)
+        write_submission(submission, self.output)
         if self.solutions:
             print(score(submission, tasks))
 

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, ModelConfig, marked
-from arc_refinery.errors import InputError, NotFiniteError
+from arc_refinery.errors import NotFiniteError
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.prompts import begun_answer
@@ -17,16 +16,6 @@ from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, op
 from arc_refinery.sampling.checks import check_answers_end, check_model
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.seeding import stream_seed
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A sample as text, as progress files have it."""
-
-    text: str
-    n_tokens: int  # including the end token
-    finish_reason: str
-    logprob: float
 
 
 def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int, tasks_per_batch: int = 1) -> list[Prompt]:
@@ -57,14 +46,23 @@ def sample_shard(
 ) -> Iterator[Attempt]:
     """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py).
 
-    `prompts` are whole batches of tasks (`shard_of`).
+    `prompts` are whole batches of tasks (`shard_of`). Raises `InputError` if the backend is not installed or the
+    adapter does not fit, `ModelError` if answers would not end.
     """
-    tokenizer = check_sampling(prompts, model, adapter, decoding.max_output_tokens)
+    tokenizer = check_model(model, adapter)
+    check_answers_end(tokenizer)
 
-    def completion(sample: Sample) -> Completion:
+    def completion(sample: Sample) -> dict[str, Any]:
+        """Return a sample as progress files have it."""
         ids = sample.ids[:-1] if sample.finish_reason == "stop" else sample.ids
         text = tokenizer.decode(ids, skip_special_tokens=True)
-        return Completion(text, len(sample.ids), sample.finish_reason, sample.logprob)
+        n_tokens = len(sample.ids)  # including the end token
+        return {
+            "text": text,
+            "n_tokens": n_tokens,
+            "finish_reason": sample.finish_reason,
+            "logprob": sample.logprob,
+        }
 
     def sampled(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
         sampler = open_sampler(model, adapter, decoding, tokenizer, report)
@@ -76,7 +74,7 @@ def sample_shard(
         for batch in sampler.sample(requests):
             if any(math.isnan(sample.logprob) for samples in batch.values() for sample in samples):
                 raise NotFiniteError(model.path)  # vLLM does not check
-            yield {name: [asdict(completion(sample)) for sample in samples] for name, samples in batch.items()}
+            yield {name: [completion(sample) for sample in samples] for name, samples in batch.items()}
 
     settings = {
         "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
@@ -88,62 +86,30 @@ def sample_shard(
     for entry in resumed(output, settings, adapter, n_attempts, "attempt", sampled):
         completions |= entry
     for prompt in prompts:
-        for number, values in enumerate(completions[prompt.prompt_id]):
-            yield _attempt(domain, prompt, number, Completion(**values), model, adapter, decoding)
-
-
-def check_sampling(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, max_output_tokens: int) -> Any:
-    """Return the tokenizer, if the backend is installed, prompts fit the window, the adapter fits, and answers end.
-
-    All raise `InputError`, but the last one raises `ModelError`.
-    """
-    tokenizer = check_model(model, adapter)
-    check_answers_end(tokenizer)
-    longest = model.window - max_output_tokens
-    long = [prompt for prompt in prompts if prompt.n_tokens > longest]
-    if long:
-        worst = max(long, key=lambda prompt: prompt.n_tokens)
-        raise InputError(
-            f"{len(long)} of {len(prompts)} prompts are too long: {worst.prompt_id!r} has {worst.n_tokens} tokens, "
-            f"expected at most {longest}: the window (--max-model-len {model.window}) minus the completion "
-            f"(--max-output-tokens {max_output_tokens}); raise the first, lower the second, or make the prompts again"
-        )
-    return tokenizer
+        detail = domain.attempt_detail(prompt)
+        own = {} if detail is None else {"detail": detail}
+        for number, sampled_completion in enumerate(completions[prompt.prompt_id]):
+            yield domain.attempt_class(
+                attempt_id=records.attempt_id(prompt.prompt_id, number),
+                prompt_id=prompt.prompt_id,
+                task_id=prompt.task_id,
+                turn=prompt.turn,
+                parent_id=prompt.parent_id,
+                model=model.path,
+                adapter=str(adapter or ""),
+                seed=decoding.seed,
+                temperature=decoding.temperature,
+                top_p=decoding.top_p,
+                completion=begun_answer(prompt) + sampled_completion["text"],
+                n_prompt_tokens=prompt.n_tokens,
+                n_tokens=sampled_completion["n_tokens"],
+                finish_reason=sampled_completion["finish_reason"],
+                logprob=sampled_completion["logprob"],
+                **own,
+            )
 
 
 def request_of(prompt: Prompt, group: str, seed: int, tokenizer: Any) -> Request:
     # without special tokens: the chat template has written the start token
     ids = tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
     return Request(prompt.prompt_id, group, ids, prompt.n_predictions, stream_seed(seed, "sample", prompt.prompt_id))
-
-
-def _attempt(
-    domain: Domain,
-    prompt: Prompt,
-    number: int,
-    completion: Completion,
-    model: ModelConfig,
-    adapter: Path | None,
-    decoding: Decoding,
-) -> Attempt:
-    detail = domain.attempt_detail(prompt)
-    own = {} if detail is None else {"detail": detail}
-    attempt: Attempt = domain.attempt_class(
-        attempt_id=records.attempt_id(prompt.prompt_id, number),
-        prompt_id=prompt.prompt_id,
-        task_id=prompt.task_id,
-        turn=prompt.turn,
-        parent_id=prompt.parent_id,
-        model=model.path,
-        adapter=str(adapter or ""),
-        seed=decoding.seed,
-        temperature=decoding.temperature,
-        top_p=decoding.top_p,
-        completion=begun_answer(prompt) + completion.text,
-        n_prompt_tokens=prompt.n_tokens,
-        n_tokens=completion.n_tokens,
-        finish_reason=completion.finish_reason,
-        logprob=completion.logprob,
-        **own,
-    )
-    return attempt

@@ -22,15 +22,7 @@ from arc_refinery.refining.prompts import Renderer, split_prefix
 SOURCE = "source"
 N_PARENTS = 8  # incorrect attempts per task to refine, best first
 
-Learnable = Callable[[GradedAttempt], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A whole answer with a correct program."""
-
-    origin: str  # "source", or the id of the attempt that has the program
-    text: str
+Target = tuple[str, str]  # "source", or the id of the attempt that has the program, and the whole answer with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +44,13 @@ def make_demonstrations(
     wording: Any,
     renderer: Renderer,
     counts: Counter[str],
-    is_learnable: Learnable = lambda graded: True,
+    is_learnable: Callable[[GradedAttempt], bool],
 ) -> Iterator[Demonstration]:
     """Yield the demonstrations of each task; in `graded`, the first-turn attempts of a task are consecutive.
 
     `sources` are whole answers by task id. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`),
     `n_tasks_without_target` (no correct program to learn, though an attempt was incorrect) and `n_too_long`.
     """
-
-    def may_be_learned(graded: GradedAttempt) -> bool:
-        return graded.attempt.finish_reason == "stop" and is_learnable(graded)
-
     for task_id, group in groupby(graded, key=lambda graded_attempt: graded_attempt.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
         counts["n_tasks"] += 1
@@ -72,9 +60,17 @@ def make_demonstrations(
             continue
         incorrect = best_incorrect(domain, attempts, plan.include_errors)
         if plan.settings.targets == "source":
-            answered = _sources(domain, incorrect, sources)
+            answered: Iterable[tuple[GradedAttempt, Target]] = (
+                (parent, (SOURCE, sources[task_id]))
+                for parent in incorrect
+                if task_id in sources and domain.shows_task_itself(parent.prompt)
+            )
         else:
-            correct = [graded for graded in attempts if graded.verdict.solved and may_be_learned(graded)]
+            correct = [
+                graded
+                for graded in attempts
+                if graded.verdict.solved and graded.attempt.finish_reason == "stop" and is_learnable(graded)
+            ]
             answered = _correct_attempts(domain, incorrect, correct, by_likeness=plan.settings.targets == "nearest")
         pairs = list(islice(answered, N_PARENTS))
         counts["n_tasks_without_target"] += bool(incorrect) and not pairs
@@ -87,15 +83,6 @@ def make_demonstrations(
                 counts["n_too_long"] += 1
 
 
-def _sources(
-    domain: Domain, incorrect: Iterable[GradedAttempt], sources: Mapping[str, str]
-) -> Iterator[tuple[GradedAttempt, Target]]:
-    """Yield the attempts that the task's own program answers, with it."""
-    for parent in incorrect:
-        if domain.shows_task_itself(parent.prompt) and parent.attempt.task_id in sources:
-            yield parent, Target(SOURCE, sources[parent.attempt.task_id])
-
-
 def _correct_attempts(
     domain: Domain, incorrect: Iterable[GradedAttempt], correct: Iterable[GradedAttempt], by_likeness: bool
 ) -> Iterator[tuple[GradedAttempt, Target]]:
@@ -106,7 +93,7 @@ def _correct_attempts(
     for parent in incorrect:
         if candidates := of_prompt[parent.prompt.text]:
             best = _best(domain, candidates, parent if by_likeness else None)
-            yield parent, Target(best.attempt.attempt_id, best.attempt.completion)
+            yield parent, (best.attempt.attempt_id, best.attempt.completion)
 
 
 def _best(domain: Domain, candidates: Sequence[GradedAttempt], near: GradedAttempt | None) -> GradedAttempt:
@@ -135,7 +122,7 @@ def _demonstration(
 ) -> Demonstration:
     messages = domain.next_turn(parent, parent, "whole", wording).messages
     text, n_prompt = renderer.render(messages)
-    answer, opened = target.text, opened_thought(text)
+    (origin, answer), opened = target, opened_thought(text)
     if opened and not answer.startswith(opened):  # the task's own program: after an empty thought
         answer = f"{opened}\n</think>\n\n{answer}"
     completion = renderer.plain(answer.removeprefix(opened or split_prefix(messages)[1]))
@@ -146,6 +133,6 @@ def _demonstration(
         parent_id=parent.attempt.attempt_id,
         text=text,
         completion=completion,
-        target=target.origin,
+        target=origin,
         n_tokens=n_prompt + renderer.count(completion) + 1,
     )

@@ -31,8 +31,8 @@ from arc_refinery.evaluation.attempts import NAMES
 from arc_refinery.evaluation.metrics import PASS_RATE, PROGRAMS, SOLVED, Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config.rewards import REWARDS, Grade
-from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import next_turn, opening, program_and_end
+from arc_refinery.refining.training_tasks import LeftOut
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
 
@@ -351,8 +351,7 @@ def load_domain(name: str) -> Domain:
     """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
     domain: Domain = domain_part(name, "domain:Domain")()
     domain.package = name
-    if isinstance(domain, Domain):
-        domain.check()
+    domain.check()
     return domain
 
 

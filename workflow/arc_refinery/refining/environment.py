@@ -8,7 +8,7 @@ from arc_refinery.config import Lengths
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.files import content_hash
 from arc_refinery.models.chat import ANSWERED, begin_answers, ids_after_answer
-from arc_refinery.refining.config import Grpo, History
+from arc_refinery.refining.config import Grpo, Refinement
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
 from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.refill import Refill, Rollout, answer_once
@@ -29,9 +29,7 @@ class RefineEnvironment:
     lengths: Lengths
     domain: Domain
     wording: Any  # with the texts of the feedback between on-policy turns
-    form: str  # of this feedback; empty: the domain's first one
-    include_errors: bool  # refine programs that raised, too
-    history: History
+    refinement: Refinement  # form of this feedback, history, and whether programs that raised are refined
     executors: tuple[Executor, ...]
     seed: int
     enable_thinking: bool | None = None  # None: as the chat template does by itself
@@ -45,9 +43,7 @@ class RefineEnvironment:
     def identity(self) -> dict[str, Any]:
         return {
             "template": self.domain.texts(self.wording),
-            "form": self.form,
-            "history": self.history,
-            "include_errors": self.include_errors,
+            **self.refinement.model_dump(include={"form", "history", "include_errors"}),
             "lengths": self.lengths.model_dump(),
             "prompts": self.prompts_hash,
             "reward": self.reward.identity(),
@@ -73,9 +69,9 @@ class RefineEnvironment:
                 prompts=self.prompts,
                 executors=self.executors,
                 wording=self.wording,
-                include_errors=self.include_errors,
+                include_errors=self.refinement.include_errors,
                 n_turns=self.training.n_turns,
-                history=self.history,
+                history=self.refinement.history,
                 max_tokens=self.lengths.longest_prompt,
                 mask_truncated=self.training.mask_truncated_completions,
             )

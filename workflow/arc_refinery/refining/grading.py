@@ -55,24 +55,20 @@ def grades_of(
     for n, grade in enumerate(grades, 1):
         if n > len(names):
             break
-        _check_grade(domain, names[n - 1], grade)
+        where, kind = f"domain {domain.package}: {names[n - 1]}", domain.grade_class or Grade
+        if not isinstance(grade, kind):
+            raise InputError(f"{where}: its grade is {grade!r:.60}; expected a {kind.__name__}")
+        if not isinstance(grade.error, str) or not isinstance(grade.code, str | None):
+            fault = f"the error {grade.error!r:.60} and the code {grade.code!r:.60}; expected texts"
+            raise InputError(f"{where}: its grade has {fault}")
+        if domain.grade_class:
+            _check(where, grade.status, grade.score, grade.is_solved)
         yield grade
     if n != len(names):
         raise InputError(f"domain {domain.package}: grade gives {'more' if n > len(names) else n}; {expected}")
 
 
-def _check_grade(domain: Domain, name: str, grade: Any) -> None:
-    kind = domain.grade_class or Grade
-    if not isinstance(grade, kind):
-        raise InputError(f"domain {domain.package}: {name}: its grade is {grade!r:.60}; expected a {kind.__name__}")
-    if not isinstance(grade.error, str) or not isinstance(grade.code, str | None):
-        fault = f"the error {grade.error!r:.60} and the code {grade.code!r:.60}; expected texts"
-        raise InputError(f"domain {domain.package}: {name}: its grade has {fault}")
-    if domain.grade_class:
-        _check(domain, name, grade.status, grade.score, grade.is_solved)
-
-
-def _check(domain: Domain, name: str, status: Any, score: Any, solved: Any) -> None:
+def _check(where: str, status: Any, score: Any, solved: Any) -> None:
     """Raise `InputError` unless tables, selection and rewards can read these."""
     if status not in STATUSES:
         fault = f"the status {status!r:.60}; expected one of {', '.join(STATUSES)}"
@@ -82,12 +78,12 @@ def _check(domain: Domain, name: str, status: Any, score: Any, solved: Any) -> N
         fault = f"is_solved = {solved!r:.60}; expected True or False"
     else:
         return
-    raise InputError(f"domain {domain.package}: {name}: its grade has {fault}")
+    raise InputError(f"{where}: its grade has {fault}")
 
 
 def verdict_of(domain: Domain, attempt: Attempt, task: Any, grade: Any) -> Verdict:
     result = domain.result(grade, attempt, task)
-    _check(domain, attempt.attempt_id, grade.status, result.score, result.solved)
+    _check(f"domain {domain.package}: {attempt.attempt_id}", grade.status, result.score, result.solved)
     own = {} if result.detail is None else {"detail": result.detail}
     verdict: Verdict = domain.verdict_class(
         attempt_id=attempt.attempt_id,

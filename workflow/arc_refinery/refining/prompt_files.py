@@ -1,8 +1,9 @@
-"""Write prompts that fit the model's window, and say why there are none."""
+"""Select tasks by pass rates, write prompts that fit the model's window, and say why there are none."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from arc_refinery import records
 from arc_refinery.errors import NoRoomError
 from arc_refinery.records import Prompt
-from arc_refinery.refining.pass_rates import nothing_selected
+from arc_refinery.refining.domain import GradedAttempt
 
 MAKE_ROOM = (
     "Raise model.window (to train, training.max_seq_length, too), lower the longest answer "
@@ -20,8 +21,30 @@ MAKE_ROOM = (
 )
 
 STATUSES = "statuses"  # note of a file without prompts
+# Notes of a file of prompts: tasks that are left out
+TOO_LOW, TOO_HIGH = "n_below_min_pass_rate", "n_above_max_pass_rate"
 
 logger = logging.getLogger(__name__)
+
+
+def with_pass_rate(
+    graded: Iterable[GradedAttempt], lowest: float, highest: float, n_considered: int, counts: Counter[str]
+) -> Iterator[GradedAttempt]:
+    """Yield the attempts of tasks whose pass rate over the first `n_considered` lies in [`lowest`, `highest`].
+
+    GRPO learns nothing from groups that are all wrong, or all right. The attempts at a task are consecutive.
+    `counts` gets the numbers of tasks that are left out.
+    """
+    for _, group in groupby(graded, key=lambda attempt: attempt.attempt.task_id):
+        attempts = list(group)
+        considered = attempts[:n_considered]
+        rate = sum(attempt.verdict.solved for attempt in considered) / len(considered)
+        if rate < lowest:
+            counts[TOO_LOW] += 1
+        elif rate > highest:
+            counts[TOO_HIGH] += 1
+        else:
+            yield from attempts
 
 
 def write_prompts(
@@ -83,3 +106,18 @@ def nothing_to_refine(statuses: Mapping[str, int]) -> str:
         "(error) will do. If most have no_code, are model.template and sampling.max_output_tokens right for the model? "
         "If all are ok, choose harder tasks"
     )
+
+
+def nothing_selected(notes: Mapping[str, int]) -> str:
+    """Say why files of prompts with these notes, added up, have none because of `training.select`; empty if not."""
+    reasons = [
+        f"{notes.get(name, 0)} {words}"
+        for name, words in (
+            (TOO_LOW, "tasks have fewer right first attempts than min_pass_rate"),
+            (TOO_HIGH, "tasks have more than max_pass_rate"),
+        )
+        if notes.get(name)
+    ]
+    if not reasons:
+        return ""
+    return f"training.select leaves none: {'; '.join(reasons)}. Change these keys, or choose other tasks"

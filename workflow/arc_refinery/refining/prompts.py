@@ -12,6 +12,7 @@ the whole answer, and the next turn shows the whole answer. Token counts cover o
 `<think>` where the chat template ends a prompt with it: a draft in a thought that is cut is not an answer.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from textwrap import dedent
@@ -22,6 +23,7 @@ from arc_refinery.programs import last_block, last_program
 from arc_refinery.records import Prompt
 
 _PYTHON, _END = "```python", "```"
+_SLOT = re.compile(r"\{(\w+)\}")  # in the texts of a wording
 _OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"
 
 
@@ -91,6 +93,27 @@ def _first_python_block(completion: str) -> tuple[str, str]:
     _, _, after = completion.partition(_PYTHON)
     code, end, _ = after.partition(_PYTHON)[0].partition(_END)
     return code, end
+
+
+def slots_of(text: str) -> list[str]:
+    return _SLOT.findall(text)
+
+
+def fill(text: str, values: Mapping[str, object]) -> str:
+    """Fill a text's slots in one pass, so that slots inside values are not filled; slots without a value stay."""
+    return _SLOT.sub(lambda slot: str(values.get(slot[1], slot[0])), text)
+
+
+def check_slots(where: str, text: str, slots: Sequence[str], required: Sequence[str]) -> None:
+    """Raise `InputError` if a text has a slot that nothing fills, which the model would read, or lacks a slot."""
+    if wrong := [slot for slot in slots_of(text) if slot not in slots]:
+        names = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
+        raise InputError(
+            f"{where} has {{{wrong[0]}}}, which nothing fills; its slots: {names}. Correct it, or write other words in "
+            "other brackets"
+        )
+    if missing := [slot for slot in required if slot not in slots_of(text)]:
+        raise InputError(f"{where} has no {{{missing[0]}}}; add it where its text belongs")
 
 
 class Renderer:

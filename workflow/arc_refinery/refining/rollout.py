@@ -16,7 +16,7 @@ tokens holds all answers in the contexts in which they were sampled, so the last
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_marks, without_marks
 from arc_refinery.records import Prompt
@@ -25,9 +25,6 @@ from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.prompts import begun_answer, next_turn, split_prefix
 from arc_refinery.sandbox import Executor, Status
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +85,24 @@ def can_be_refined(grade: Any, domain: Domain, include_errors: bool) -> bool:
     return include_errors and grade.status in domain.failures_to_refine
 
 
+@dataclass(frozen=True)
 class Continuation:
     """The tokens that a chat template puts between two answers.
 
     The template begins answers with the prompts' prefix (`begin_answers`).
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase", ends: Sequence[int]) -> None:
-        self.tokenizer = tokenizer
-        self.ends = frozenset(ends)
-        self.marks = special_marks(tokenizer.added_tokens_decoder)
+    tokenizer: Any
+    ends: Sequence[int]
 
     def ids(self, prompt: TrainingPrompt, answer_ids: Sequence[int], feedback: str) -> list[int]:
         """Return the ids after `answer_ids`: the answer's end token, unless sampled, the feedback, the next header.
 
         An answer that was cut is closed as the template closes answers.
         """
-        plain = without_marks(feedback, self.marks)
+        plain = without_marks(feedback, special_marks(self.tokenizer.added_tokens_decoder))
         conversation, _ = split_prefix(next_turn(list(prompt.prompt.messages), ANSWER, plain))
-        ids = ids_after_answer(self.tokenizer, self.ends, conversation)
+        ids = ids_after_answer(self.tokenizer, frozenset(self.ends), conversation)
         return ids[1:] if answer_ids[-1] in self.ends else ids
 
 
@@ -180,11 +176,8 @@ class OnPolicyTurns:
         texts = trainer.processing_class.batch_decode(sampled, skip_special_tokens=True)
         with trainer.timed("reward"):
             answers = [episode.prompt.answer(text) for episode, text in zip(episodes, texts, strict=True)]
-            grades = list(
-                grades_of(
-                    self.domain, answers, self.executors, [episode.prompt.prompt.prompt_id for episode in episodes]
-                )
-            )
+            names = [episode.prompt.prompt.prompt_id for episode in episodes]
+            grades = list(grades_of(self.domain, answers, self.executors, names))
         for episode, answer, ids, log_probs, grade in zip(
             episodes, answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
         ):

@@ -1,6 +1,7 @@
 """Rewards of completions during GRPO, and the metrics of each step."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -25,31 +26,25 @@ def by_term(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
+@dataclass
 class Scorer:
     """A reward function of TRL: executes the last answer of each completion."""
 
-    def __init__(
-        self,
-        settings: Grpo,
-        reward: Reward,
-        domain: Domain,
-        executors: tuple[Executor, ...],
-        ends: Sequence[int],
-        prompts: Sequence[TrainingPrompt],
-    ) -> None:
-        self.settings = settings
-        self.reward = reward
-        self.domain = domain
-        self.executors = executors
-        self.ends = frozenset(ends)
-        self.prompts = prompts
-        names = [term.reward for term in reward.terms]
-        of_program = domain.program_rewards
+    settings: Grpo
+    reward: Reward
+    domain: Domain
+    executors: tuple[Executor, ...]
+    ends: Sequence[int]
+    prompts: Sequence[TrainingPrompt]
+
+    def __post_init__(self) -> None:
+        names = [term.reward for term in self.reward.terms]
+        of_program = self.domain.program_rewards
         self.program_reward = next((of_program[name] for name in names if name in of_program), solved)
-        self.needs_parents = "improvement" in names or any(term.own_code for term in reward.terms)
+        self.needs_parents = "improvement" in names or any(term.own_code for term in self.reward.terms)
         self.scored: list[ScoredCompletion] = []
         self.terms: dict[str, list[float]] = {}
-        self.__name__ = reward.terms[0].name  # part of the names of TRL's metrics
+        self.__name__ = self.reward.terms[0].name  # part of the names of TRL's metrics
 
     def __call__(
         self,
@@ -112,7 +107,17 @@ class Scorer:
         prompts = [self.prompts[index] for index in prompt_index]
         if episode is None:
             return self._graded_answers(prompts, texts, completion_ids)
-        return [self._last_answer(*pair) for pair in zip(prompts, episode, strict=True)]
+        return [
+            self._attempt(
+                prompt,
+                turns.answer,
+                turns.sampled_ids,
+                turns.is_truncated,
+                turns.grades[-1],
+                turns.grades[-2] if len(turns.grades) > 1 else None,
+            )
+            for prompt, turns in zip(prompts, episode, strict=True)
+        ]
 
     def rewards(self, values: Mapping[str, Sequence[float]]) -> list[float]:
         """Return the rewards from the values of their terms."""
@@ -127,11 +132,8 @@ class Scorer:
         if self.needs_parents:
             refining = [index for index, prompt in enumerate(prompts) if prompt.parent is not None]
             earlier = [Answer(str(prompts[index].parent), prompts[index].subject) for index in refining]
-            for index, grade in zip(
-                refining,
-                grades_of(self.domain, earlier, self.executors, [names[index] for index in refining]),
-                strict=True,
-            ):
+            refined = grades_of(self.domain, earlier, self.executors, [names[index] for index in refining])
+            for index, grade in zip(refining, refined, strict=True):
                 parents[index] = grade
         grades = grades_of(self.domain, answers, self.executors, names)
         return [
@@ -140,11 +142,6 @@ class Scorer:
                 prompts, answers, completion_ids, grades, parents, strict=True
             )
         ]
-
-    def _last_answer(self, prompt: TrainingPrompt, episode: OnPolicyEpisode) -> ScoredAttempt:
-        parent = episode.grades[-2] if len(episode.grades) > 1 else None
-        ids, is_truncated = episode.sampled_ids, episode.is_truncated
-        return self._attempt(prompt, episode.answer, ids, is_truncated, episode.grades[-1], parent)
 
     def _attempt(
         self,

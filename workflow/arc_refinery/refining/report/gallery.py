@@ -1,7 +1,7 @@
 """Report section with single tasks: a first attempt, the feedback that the model got, and the refined attempt."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 import pandas as pd
 
 from arc_refinery import records
-from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import DOMAINS
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import SOLVED
@@ -44,7 +43,6 @@ class GalleryItem:
     task_id: str
     first_id: str
     second_id: str
-    prompt_id: str  # prompt of the second attempt
     turn: int  # turn of the second attempt
 
 
@@ -64,27 +62,23 @@ def section(
         return ["No arm refines, so there are no refining attempts to show."]
     arm, baseline = pair
     domain = load_domain(experiment.domain)
-    solved = pd.DataFrame({name: by_task[SOLVED] == 1.0 for name, by_task in metrics.items()})
-    classes = choose(results, arm, baseline, solved)
+    classes = choose(results, arm, baseline, _solved(metrics))
     all_items = [item for _, items in classes.values() for item in items]
     if not all_items:
         return [f"No task had anything to refine in `{arm.name}`, so there are no refining attempts to show."]
-    attempts = _read(domain, partial(experiment.files, folder, results.name), arm, all_items)
-    wanted = {item.task_id for item in all_items}
-    all_tasks = records.read(folder / "tasks" / f"{results.name}.parquet", domain.task_class)
-    tasks = {task.task_id: task for task in all_tasks if task.task_id in wanted}
+    shown = _read(domain, experiment, folder, results.name, arm, all_items)
     rules = RULES.format(arm=arm.name, baseline=baseline.name)
     blocks = [rules + (NEVER_SEEN.format(domain.hidden) if _hides(experiment) else "")]
     for title, (n, items) in classes.items():
-        blocks.append(_count_sentence(title, n, len(items)))
+        number = f"{n} {'task' if n == 1 else 'tasks'}, {len(items) or 'none'} of them shown" if n else "no task"
+        blocks.append(f"**{title}**: {number}.")
         for item in items:
-            pair_shown = {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]}
-            task = tasks[item.task_id]
+            task, attempts = shown[item]
             name = f"gallery/{results.name}-{re.sub(r'[^A-Za-z0-9._-]', '-', item.task_id)}.png"
             blocks += [
                 f"#### `{item.task_id}`: {title.lower()}",
-                *_attempts(domain, results.name, task, pair_shown, files, name, is_small=False),
-                programs_block(domain, *pair_shown.values()),
+                *_attempts(domain, results.name, task, attempts, files, name, is_small=False),
+                programs_block(domain, *attempts.values()),
             ]
     return blocks
 
@@ -101,23 +95,21 @@ def repaired(
     if pair is None:
         return []
     arm, baseline = pair
-    solved = pd.DataFrame({name: by_task[SOLVED] == 1.0 for name, by_task in metrics.items()})
-    _, items = choose(results, arm, baseline, solved)[ONLY_BY_REFINING]
-    items = items or _first_items(_solving(_refined(results, arm)), results.task_ids)
+    _, items = choose(results, arm, baseline, _solved(metrics))[ONLY_BY_REFINING]
+    if not items:
+        refined = _refined(results, arm)
+        items = _first_items(refined[refined["solved"]], results.task_ids)
     if not items:
         return []
-    item, domain = items[0], load_domain(experiment.domain)
-    attempts = _read(domain, partial(experiment.files, folder, results.name), arm, [item])
-    shown = {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]}
-    all_tasks = records.read(folder / "tasks" / f"{results.name}.parquet", domain.task_class)
-    task = next(task for task in all_tasks if task.task_id == item.task_id)
-    first, second = shown.values()
-    programs = [program_of(domain, graded) for graded in shown.values()]
+    domain = load_domain(experiment.domain)
+    ((task, attempts),) = _read(domain, experiment, folder, results.name, arm, items[:1]).values()
+    first, second = attempts.values()
+    programs = [program_of(domain, graded) for graded in attempts.values()]
     blocks = [
         f"**A task that `{arm.name}` solved with a later attempt** (`{task.task_id}` of `{results.name}`). The prompt "
         "of the second program shows the first one and what it gave."
         + (f" It never sees {domain.hidden}." if _hides(experiment) else ""),
-        *_attempts(domain, results.name, task, shown, files, f"gallery/{results.name}-repaired.png", is_small=True),
+        *_attempts(domain, results.name, task, attempts, files, f"gallery/{results.name}-repaired.png", is_small=True),
     ]
     if max(len(program.splitlines()) for program in programs) > MAX_UNFOLDED:
         return [*blocks, programs_block(domain, first, second)]
@@ -179,7 +171,7 @@ def choose(results: Results, arm: Arm, baseline: Arm, solved: pd.DataFrame) -> d
     `solved`: one row per task, in the set's order; one column of booleans per arm.
     """
     refined = _refined(results, arm)
-    solving = _solving(refined)
+    solving = refined[refined["solved"]]
     by_refining, by_baseline = solved[arm.name], solved[baseline.name]
     classes = {
         ONLY_BY_REFINING: (by_refining & ~by_baseline, solving),
@@ -197,36 +189,31 @@ def _refined(results: Results, arm: Arm) -> pd.DataFrame:
     return pd.concat([results.attempts_of_turn(arm, turn) for turn in turns], ignore_index=True)
 
 
-def _solving(attempts: pd.DataFrame) -> pd.DataFrame:
-    return attempts[attempts["solved"]]
+def _solved(metrics: PerTask) -> pd.DataFrame:
+    return pd.DataFrame({name: by_task[SOLVED] == 1.0 for name, by_task in metrics.items()})
 
 
 def _first_items(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list[GalleryItem]:
     """Return the first attempt on each of the first tasks that have any."""
     rows = {row["task_id"]: row for row in attempts.drop_duplicates("task_id").to_dict("records")}
     first_rows = [rows[task_id] for task_id in task_ids if task_id in rows][:N_SHOWN]
-    return [
-        GalleryItem(row["task_id"], row["parent_id"], row["attempt_id"], row["prompt_id"], int(row["turn"]))
-        for row in first_rows
-    ]
-
-
-def _count_sentence(title: str, n: int, n_shown: int) -> str:
-    if not n:
-        return f"**{title}**: no task."
-    return f"**{title}**: {n} {'task' if n == 1 else 'tasks'}, {n_shown or 'none'} of them shown."
+    return [GalleryItem(row["task_id"], row["parent_id"], row["attempt_id"], int(row["turn"])) for row in first_rows]
 
 
 def _read(
-    domain: Domain, files: Callable[[str], BranchFiles], arm: Arm, gallery_items: Sequence[GalleryItem]
-) -> dict[str, GradedAttempt]:
-    """Read the attempts to show, by id; `files` returns the files of a branch."""
+    domain: Domain, experiment: Refining, folder: Path, name: str, arm: Arm, items: Sequence[GalleryItem]
+) -> dict[GalleryItem, tuple[Any, dict[str, GradedAttempt]]]:
+    """Read the task of each item, and its two attempts by label."""
     attempts: dict[str, GradedAttempt] = {}
-    for turn in sorted({item.turn for item in gallery_items}):
-        items = [item for item in gallery_items if item.turn == turn]
-        attempts |= read_attempts(domain, files(arm.branch(turn - 1)), [item.first_id for item in items])
-        attempts |= read_attempts(domain, files(arm.branch(turn)), [item.second_id for item in items])
-    return attempts
+    for turn in sorted({item.turn for item in items}):
+        for branch, column in ((arm.branch(turn - 1), "first_id"), (arm.branch(turn), "second_id")):
+            ids = [getattr(item, column) for item in items if item.turn == turn]
+            attempts |= read_attempts(domain, experiment.files(folder, name, branch), ids)
+    tasks = {task.task_id: task for task in records.read(folder / f"tasks/{name}.parquet", domain.task_class)}
+    return {
+        item: (tasks[item.task_id], {FIRST: attempts[item.first_id], REFINED: attempts[item.second_id]})
+        for item in items
+    }
 
 
 def programs_block(domain: Domain, first: GradedAttempt, second: GradedAttempt) -> str:

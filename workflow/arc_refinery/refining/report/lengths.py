@@ -16,7 +16,6 @@ from arc_refinery import records
 from arc_refinery.errors import span
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.files import atomic_write
-from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.next_turn import WITHOUT_TWIN
@@ -71,11 +70,6 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     fitting = records.columns(path, records.Prompt, ["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
-    if sum(map(len, dropped.values())) != notes.get("n_dropped", 0):
-        raise RecordError(
-            f"{path}: {notes['n_dropped']} prompts were dropped, but their lengths are not in its notes; an earlier "
-            f"version wrote it. Delete it, then run snakemake {path}"
-        )
     by_turn = {int(turn): rows.to_numpy() for turn, rows in fitting.groupby("turn")["n_tokens"]}
     allowed = notes.get("longest_allowed")
     none = np.zeros(0, np.int64)

@@ -29,8 +29,8 @@ METRICS_EXPLAINED = """\
 def save_wording(experiment: Refining, folder: Path) -> None:
     """Write the texts of prompts as a folder that `model.template` can name, if the domain has such."""
     domain = load_domain(experiment.domain)
-    if save := getattr(domain, "save_wording", None):
-        save(domain.wording(form="", **experiment.wording), folder)
+    if domain.wording_files:
+        domain.save_wording(domain.wording(form="", **experiment.wording), folder)
 
 
 class Reported(kind.Reported):
@@ -106,23 +106,20 @@ class Reported(kind.Reported):
         return tasks.left_out(self.experiment, self.folder)
 
     def sections(self, metrics: Mapping[tuple[str, str], pd.DataFrame], files: Attachments) -> list[str]:
-        prompt_lengths = folded_section("Prompt lengths by turn", self._prompt_lengths(files))
-        return [*prompt_lengths, *self.domain.sections(self.experiment, metrics)]
-
-    def _prompt_lengths(self, files: Attachments) -> list[str]:
-        """Return blocks on prompt lengths; training prompts are included if their files still exist."""
         experiment, window = self.experiment, self.experiment.model.window
         training_prompts = [f"{name}/training" for name in experiment.training_tasks]
+        # training prompts are included if their files still exist
         names = [name for name in training_prompts if (self.folder / name / "prompts.parquet").exists()]
         names += [f"{name}/{branch}" for name in experiment.set_names for branch in experiment.branches]
         paths = [self.folder / name / "prompts.parquet" for name in names]
         entries = [entry for path, name in zip(paths, names, strict=True) for entry in lengths.read_lengths(path, name)]
         plot = files.add("lengths.png", partial(lengths.histogram, entries, window))
-        return [
+        blocks = [
             "## Prompt lengths",
             lengths.as_markdown(lengths.lengths_table(entries, window)),
             f"![{lengths.alt_text(entries, window)}]({plot})",
         ]
+        return [*folded_section("Prompt lengths by turn", blocks), *self.domain.sections(experiment, metrics)]
 
 
 def _blocks(domain: Domain, chain: Sequence[GradedAttempt]) -> Iterator[str]:

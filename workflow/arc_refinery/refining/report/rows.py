@@ -36,19 +36,20 @@ def write_attempts(experiment: Refining, folder: Path) -> None:
     """Write the table of attempts; raises `RecordError` for records that the settings did not make."""
     domain = load_domain(experiment.domain)
     paths = {name: folder / f"tasks/{name}.parquet" for name in experiment.set_names}
-    tasks = {name: _contents(domain, path) for name, path in paths.items()}
+    # a hash of each task, equal for equal tasks, whatever their source is called
+    tasks = {
+        name: {
+            task.task_id: sha256(domain.content(task).encode()).hexdigest()[:16]
+            for task in records.read(path, domain.task_class)
+        }
+        for name, path in paths.items()
+    }
     if empty := [path for name, path in paths.items() if not tasks[name]]:
         raise RecordError(f"{empty[0]}: has no tasks, so nothing can be compared")
     flags = ["has_closed_code", *(name for name in domain.flags if name not in attempts.NAMES)]
     extra = pa.schema([*((name, pa.float64()) for name in domain.columns), *((name, pa.bool_()) for name in flags)])
     rows = _rows(experiment, domain, folder, tasks)
     attempts.write(folder / attempts.TABLE, experiment, tasks, extra, rows, settings_hash(experiment))
-
-
-def _contents(domain: Domain, path: Path) -> dict[str, str]:
-    """Return a hash for each task by id that is equal for equal tasks, whatever their source is called."""
-    rows = records.read(path, domain.task_class)
-    return {task.task_id: sha256(domain.content(task).encode()).hexdigest()[:16] for task in rows}
 
 
 def _rows(
@@ -156,15 +157,12 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
     else:
         arm, number = experiment.arm_and_turn(branch)
         n_predictions = arm.turns[number - 1].n_predictions
-    _check_number(files.prompts, n_predictions)
-
-
-def _check_number(prompts: Path, expected: int) -> None:
-    """Raise `RecordError` unless the prompts of a task ask for so many completions, except those that are too long."""
-    table = records.columns(prompts, Prompt, ["task_id", "n_predictions"])
+    # prompts that are too long were dropped
+    table = records.columns(files.prompts, Prompt, ["task_id", "n_predictions"])
     sums = table.group_by("task_id").aggregate([("n_predictions", "sum")])["n_predictions_sum"].to_pylist()
-    n = max(sums, default=expected)
-    if n > expected or (n < expected and not records.notes(prompts).get("n_dropped")):
+    n = max(sums, default=n_predictions)
+    if n > n_predictions or (n < n_predictions and not records.notes(files.prompts).get("n_dropped")):
         raise RecordError(
-            f"{prompts}: asks for {n} completions per task, but the settings say {expected} (n_predictions). {ADVICE}"
+            f"{files.prompts}: asks for {n} completions per task, but the settings say {n_predictions} "
+            f"(n_predictions). {ADVICE}"
         )

@@ -7,8 +7,8 @@ from pathlib import Path
 from arc_refinery import records
 from arc_refinery.records import RecordError
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.overlap import TEMPLATE_ROWS, read_overlap
-from arc_refinery.refining.pass_rates import TOO_HIGH, TOO_LOW
+from arc_refinery.refining.prompt_files import TOO_HIGH, TOO_LOW
+from arc_refinery.refining.training_tasks import TEMPLATE_ROWS, read_overlap
 from arc_refinery.reporting import provenance
 
 MAX_IDS = 5  # longest list of ids of the evaluated tasks that were trained on

@@ -18,10 +18,9 @@ from arc_refinery.refining.domain import Domain, GradedAttempt, LoadedDomain
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import read_graded
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
-from arc_refinery.refining.overlap import left_out
-from arc_refinery.refining.pass_rates import with_pass_rate
-from arc_refinery.refining.prompt_files import write_prompts
+from arc_refinery.refining.prompt_files import with_pass_rate, write_prompts
 from arc_refinery.refining.prompts import Renderer
+from arc_refinery.refining.training_tasks import left_out
 
 Prompts = Annotated[Path, Writes(records_file, "prompts")]
 

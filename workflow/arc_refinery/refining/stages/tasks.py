@@ -13,8 +13,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.refining.config import Problems, TaskSet
 from arc_refinery.refining.domain import LoadedDomain
-from arc_refinery.refining.overlap import TEMPLATE_ROWS, overlaps, overlaps_of
-from arc_refinery.refining.parts import LeftOut, deal_tasks
+from arc_refinery.refining.training_tasks import TEMPLATE_ROWS, LeftOut, deal_tasks, overlaps, overlaps_of
 from arc_refinery.stages import Files
 
 

@@ -1,27 +1,22 @@
 """The stage that trains with GRPO on prompts."""
 
-import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import Guard, Lengths, Lora, PositiveInt, Sandbox, Seed
-from arc_refinery.errors import InputError, NoRoomError
+from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Grpo, PromptedModel, Refinement
 from arc_refinery.refining.domain import Domain, LoadedDomain
-from arc_refinery.refining.pass_rates import nothing_selected
-from arc_refinery.refining.prompt_files import MAKE_ROOM, STATUSES, nothing_to_refine
+from arc_refinery.refining.prompt_files import STATUSES, nothing_selected, nothing_to_refine
 from arc_refinery.refining.stages.prompts import wording_of
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
 from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.job import train as train_in_processes
-
-if TYPE_CHECKING:
-    from arc_refinery.refining.environment import RefineEnvironment
 
 
 def train(
@@ -51,12 +46,12 @@ def train(
     ended before, and `until_step` ends this part.
     """
 
-    def environment() -> "Iterator[RefineEnvironment]":
+    def environment() -> Iterator[Any]:
         from arc_refinery.refining.environment import RefineEnvironment
         from arc_refinery.refining.rollout import TrainingPrompt
 
         prompts_hash, wording = content_hash(data), wording_of(domain, model, refinement.form)
-        prompts = [TrainingPrompt.of(domain, prompt) for prompt in _fitting(domain, data, lengths)]
+        prompts = [TrainingPrompt.of(domain, prompt) for prompt in _prompts(domain, data)]
         with domain.executors(sandbox, grpo.n_jobs) as executors:
             yield RefineEnvironment(
                 prompts=prompts,
@@ -65,9 +60,7 @@ def train(
                 lengths=lengths,
                 domain=domain,
                 wording=wording,
-                form=refinement.form,
-                include_errors=refinement.include_errors,
-                history=refinement.history,
+                refinement=refinement,
                 enable_thinking=enable_thinking,
                 executors=executors,
                 seed=seed,
@@ -91,23 +84,11 @@ def train(
     train_in_processes(job, environment)
 
 
-def _fitting(domain: Domain, paths: Sequence[Path], lengths: Lengths) -> Iterator[Prompt]:
-    """Yield the prompts that leave room for an answer; raise `InputError` at the end if there is none."""
-    too_long: list[int] = []
-    n_fitting = 0
-    for _, prompt in records.distinct(records.read_all(paths, domain.prompt_class)):
-        if prompt.n_tokens <= lengths.longest_prompt:
-            n_fitting += 1
-            yield prompt
-        else:
-            too_long.append(prompt.n_tokens)
-    logging.info("%d prompts leave no room for an answer and were left out", len(too_long))
-    if n_fitting:
-        return
-    files = " ".join(map(str, paths))
-    if too_long:
-        window, answer = lengths.max_seq_length, lengths.max_completion_length
-        raise NoRoomError(files, len(too_long), too_long, window, answer, MAKE_ROOM)
+def _prompts(domain: Domain, paths: Sequence[Path]) -> list[Prompt]:
+    """Return the prompts of files, which leave room for an answer; raise `InputError` if there are none."""
+    prompts = [prompt for _, prompt in records.distinct(records.read_all(paths, domain.prompt_class))]
+    if prompts:
+        return prompts
     statuses: Counter[str] = Counter()
     counts: Counter[str] = Counter()
     for path in paths:
@@ -115,4 +96,4 @@ def _fitting(domain: Domain, paths: Sequence[Path], lengths: Lengths) -> Iterato
         statuses.update(notes.get(STATUSES, {}))
         counts.update({name: value for name, value in notes.items() if isinstance(value, int)})
     why = nothing_selected(counts) or nothing_to_refine(statuses)
-    raise InputError(f"{files}: there are no training prompts: {why}")
+    raise InputError(f"{' '.join(map(str, paths))}: there are no training prompts: {why}")

@@ -1,8 +1,9 @@
 """The domain `arc`: a program `transform(grid)` leads from each input grid of a task to its output grid."""
 
-from collections import Counter
+import logging
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -10,35 +11,62 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from arc_refinery.arc.augment import IDENTITY
+from arc_refinery import records
+from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.grids import fingerprint
+from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
 from arc_refinery.arc.tasks import Task
+from arc_refinery.barc.generator import has_held_out_text
 from arc_refinery.config import Sandbox
+from arc_refinery.evaluation.metrics import Metric
+from arc_refinery.records import RecordError
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
 from arc_refinery.refining.domains.arc import grading, sources
-from arc_refinery.refining.domains.arc import metrics as arc_metrics
 from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade, Problems, Showing, TaskSet
-from arc_refinery.refining.domains.arc.demonstrations import may_be_learned, source_answers
-from arc_refinery.refining.domains.arc.first_turn import augmented_first_turn
+from arc_refinery.refining.domains.arc.demonstrations import completed_answer, transform_program
 from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
 from arc_refinery.refining.domains.arc.prompts import (
     FeedbackForm,
     Template,
+    body_of,
     error_feedback,
     execution_feedback,
+    first_turn,
     load_template,
-    no_feedback,
     save_template,
     template_files,
 )
 from arc_refinery.refining.domains.arc.prompts.learning import tasks_of_rows
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict, View
+from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.refining.domains.arc.report import words
-from arc_refinery.refining.parts import LeftOut
 from arc_refinery.refining.prompts import extract_code, has_closed_code
+from arc_refinery.refining.training_tasks import LeftOut
 from arc_refinery.reporting.markdown import folded_section
-from arc_refinery.sandbox import Executor, Status
+from arc_refinery.sandbox import Executor, Program, Status
+
+logger = logging.getLogger(__name__)
+
+
+def first_turn_in(
+    task: Task, augmentation: Augmentation, order: tuple[int, ...], template: Template, only_test: int | None = None
+) -> Question:
+    """Return the first turn that shows a task in this augmentation and order of its train pairs.
+
+    `only_test` is the index of the only test input in its text; None: the text has all test inputs.
+    """
+    seen = task.map_grids(augmentation.apply).reorder_train(order)
+    visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
+    return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test, seen.hidden))
+
+
+def _is_generated(task: Task) -> bool:
+    return task.origin.startswith("generated")
+
+
+def _order_seen(attempt: Attempt, task: Task) -> list[int]:
+    """Return the task's pairs, train, test and hidden, by index in the order of the attempt's prompt."""
+    return [*attempt.detail.train_order, *range(len(task.train), len(task.pairs))]
 
 
 class Domain(domain.Domain):
@@ -84,7 +112,13 @@ class Domain(domain.Domain):
         return {name: text for name, text in texts.items() if isinstance(text, str)} | colors
 
     def first_turn(self, task: Task, rng: np.random.Generator, own: Showing | None, wording: Template) -> Question:
-        return augmented_first_turn(task, rng, own or Showing(), wording)
+        """Draw the augmentation, the order of the train pairs and, if only one is shown, the test input."""
+        own = own or Showing()
+        augmentation, order = IDENTITY, tuple(range(len(task.train)))
+        if own.use_data_augmentation:
+            augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
+        only_test = int(rng.integers(len(task.test))) if own.test_inputs == "one" else None
+        return first_turn_in(task, augmentation, order, wording, only_test)
 
     def feedback(self, prompt: Prompt, grade: Grade, wording: Template) -> str:
         if not grade.is_valid:
@@ -94,7 +128,7 @@ class Domain(domain.Domain):
         return execution_feedback(task, grade.outputs[: len(shown.train)], wording)
 
     def no_feedback(self, wording: Template) -> str:
-        return no_feedback(wording)
+        return wording.feedback.tail
 
     def attempt_detail(self, prompt: Prompt) -> View:
         return View(prompt.detail.augmentation, prompt.detail.train_order)
@@ -102,10 +136,28 @@ class Domain(domain.Domain):
     # Grading
 
     def subjects(self, attempts: Iterable[Attempt], tasks: Mapping[str, Task]) -> Iterator[grading.Subject]:
-        return grading.subjects(attempts, tasks)
+        """Yield the subjects of attempts. Consecutive ones that run on the same grids share them."""
+        seen_as, subject = None, grading.Subject((), (), 0)
+        for attempt in attempts:
+            view = (attempt.task_id, attempt.detail)
+            if view != seen_as:
+                seen_as = view
+                task = tasks[attempt.task_id]
+                order = _order_seen(attempt, task)
+                inputs = tuple(attempt.detail.augmentation.apply(task.pairs[index].input) for index in order)
+                subject = grading.Subject(inputs, (), len(task.train))
+            yield subject
 
     def check_attempts(self, paths: Sequence[Path], tasks_path: Path, tasks: Mapping[str, Task]) -> None:
-        grading.check_views(paths, tasks_path, tasks)
+        """Raise `RecordError` unless attempts were shown all train pairs."""
+        for path in paths:
+            columns = records.columns(path, Attempt, ["attempt_id", "task_id", "detail"])
+            for name, task_id, view in zip(*(column.to_pylist() for column in columns), strict=True):
+                if sorted(view["train_order"]) != list(range(len(tasks[task_id].train))):
+                    raise RecordError(
+                        f"{path}: the task {task_id} of the attempt {name} has other train pairs in {tasks_path}; give "
+                        "the tasks that the attempts answer"
+                    )
 
     def program(self, text: str, subject: grading.Subject) -> str | None:
         return extract_code(text)
@@ -120,7 +172,26 @@ class Domain(domain.Domain):
         return grading.grade_answers(answers, executors[0])
 
     def result(self, grade: Grade, attempt: Attempt, task: Task) -> Result:
-        return grading.result(grade, attempt, task)
+        """Score an attempt's outputs on the original task, with augmentation and order of the train pairs undone."""
+        if not grade.outputs:
+            return Result(0.0, False, "", Outputs())
+        undo = attempt.detail.augmentation.undo
+        undone = {index: undo(grid) for index, grid in zip(_order_seen(attempt, task), grade.outputs, strict=True)}
+        outputs = tuple(undone[index] for index in range(len(task.pairs)))
+        train, test = outputs[: len(task.train)], outputs[len(task.train) :]
+        truths = [pair.output for pair in task.pairs]
+        train_truth, test_truth = truths[: len(task.train)], truths[len(task.train) :]
+        visible = outputs[: len(task.train + task.test)]  # without hidden pairs
+        detail = Outputs(
+            train_outputs=train,
+            test_outputs=test,
+            train_pixel_score=mean_pixel_score(train, train_truth) if train else 0.0,
+            train_correct_grids=correct_grids(train, train_truth) if train else 0.0,
+            test_pixel_score=mean_pixel_score(test, test_truth) if test else 0.0,
+            test_correct_grids=correct_grids(test, test_truth) if test else 0.0,
+        )
+        solved = detail.train_correct_grids == 1.0 == detail.test_correct_grids
+        return Result(detail.train_correct_grids, solved, fingerprint(visible), detail)
 
     def grade_of(self, graded: GradedAttempt) -> Grade:
         verdict, train = graded.verdict, graded.prompt.detail.train
@@ -132,11 +203,33 @@ class Domain(domain.Domain):
 
     # Metrics
 
-    columns, metrics = arc_metrics.SCORES, arc_metrics.METRICS
-    flags, metrics_explained = ("train_is_correct", "test_is_correct", "solved"), arc_metrics.EXPLAINED
+    columns = ("train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids")
+    flags = ("train_is_correct", "test_is_correct", "solved")
+    metrics = (
+        *(
+            metric
+            for pairs in ("train", "test")
+            for metric in (
+                Metric(f"{pairs}_pixel_score", f"{pairs}_pixel_score"),
+                Metric(f"{pairs}_correct_grids", f"{pairs}_correct_grids"),
+                Metric(f"{pairs}_pass_rate", f"{pairs}_is_correct", is_of_turns=pairs == "test"),
+                Metric(f"{pairs}_is_correct", f"{pairs}_is_correct", is_any=True),
+            )
+        ),
+        Metric("is_correct", ("train_is_correct", "test_is_correct"), is_any=True),
+    )
+    metrics_explained = """\
+- Valid outputs are a grid for every input.
+- **train_pixel_score**, **test_pixel_score**: share of equal cells (for different shapes, the most equal cells at any offset / (larger height x larger width)); 0 without valid outputs.
+- **train_correct_grids**, **test_correct_grids**: share of grids that are correct in every cell.
+- **train_pass_rate**, **test_pass_rate**: share of attempts with all train (test) grids correct.
+- **train_is_correct**, **test_is_correct**: tasks with an attempt that has all train (test) grids correct. **is_correct**, as published: tasks for which both hold, perhaps by two programs. **solved**: tasks with one attempt that has all of both correct.
+- **two guesses**: tasks that a submission of two guesses would solve: attempts that are correct on all train pairs vote, and the two outputs with most votes are the guesses (`arc-refinery predictions submit` adds other attempts if there are fewer than two)."""  # noqa: E501
 
     def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
-        return arc_metrics.derive(attempts)
+        """Add whether an attempt is correct on all train pairs, and on all test and hidden pairs."""
+        train, test = (attempts[f"{pairs}_correct_grids"] == 1.0 for pairs in ("train", "test"))
+        return attempts.assign(train_is_correct=train, test_is_correct=test, shown_solved=train)
 
     # Report
 
@@ -170,10 +263,39 @@ class Domain(domain.Domain):
     def source_answers(
         self, tasks: Iterable[Task], wording: Template, executors: tuple[Executor, ...]
     ) -> dict[str, str]:
-        return source_answers(tasks, wording, executors[0])
+        """Return answers with the tasks' own programs, by task id, if the program gives every train and test output."""
+        executed: deque[tuple[Task, str]] = deque()
+        n_tasks = 0
+
+        def programs() -> Iterator[Program]:
+            nonlocal n_tasks
+            for task in tasks:
+                n_tasks += 1
+                bare = _is_generated(task)  # in pretraining, such programs had no comment on their concepts
+                program = transform_program(task.source, bare)
+                text = program and completed_answer(program, wording.assistant_prefix)
+                if text:
+                    executed.append((task, text))
+                    inputs = tuple(pair.input for pair in task.pairs)
+                    yield Program(task.task_id, str(extract_code(text)), inputs)
+
+        answers: dict[str, str] = {}
+        for outcome in executors[0].run(programs()):
+            task, answer = executed.popleft()
+            if outcome.status == Status.ok and all(
+                np.array_equal(output, pair.output) for output, pair in zip(outcome.outputs, task.pairs, strict=True)
+            ):
+                answers[task.task_id] = answer
+        n_wrong = n_tasks - len(answers)
+        logger.info("%d of %d tasks left out: their source does not reproduce their outputs", n_wrong, n_tasks)
+        return answers
 
     def shows_task_itself(self, prompt: Prompt) -> bool:
         return prompt.detail.augmentation == IDENTITY
 
     def may_be_learned(self, tasks: Iterable[Task]) -> Callable[[GradedAttempt], bool]:
-        return may_be_learned(tasks)
+        """Programs of the generator's evaluation sets are never learned, even if sampling finds one."""
+        generated = {task.task_id for task in tasks if _is_generated(task)}
+        return lambda graded: (
+            not (graded.attempt.task_id in generated and has_held_out_text(body_of(graded.attempt.completion)))
+        )

@@ -8,14 +8,17 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
+from pydantic import with_config
+from typing_extensions import TypedDict
+
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import N_COLORS
 from arc_refinery.arc.kaggle import read_json
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
-from arc_refinery.files import in_words
+from arc_refinery.files import checked, in_words
 from arc_refinery.records import attempt_id
-from arc_refinery.refining.domains.arc.first_turn import first_turn_in
+from arc_refinery.refining.domains.arc.domain import first_turn_in
 from arc_refinery.refining.domains.arc.prompts import Template
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, View
 from arc_refinery.refining.first_turn import rendered
@@ -26,9 +29,17 @@ OUT_OF_STEP = (
     "was written without executing, where the original script records an augmentation for another task than it used: "
     "most of these predictions are executed on grids that the model did not see (docs/internals.md)"
 )
-AUGMENTATION = {"hflip", "n_rot90", "color_map"}
 
 logger = logging.getLogger(__name__)
+
+
+@with_config(extra="forbid")
+class Keywords(TypedDict, total=False):
+    """An augmentation as the scripts record it."""
+
+    hflip: bool | None
+    n_rot90: int | None
+    color_map: dict[str, int] | None  # new colors by old ones
 
 
 def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
@@ -88,28 +99,17 @@ def prompts_of(
             yield rendered(Prompt, shown, prompt_id, task_id, 1 + len(others), renderer)
 
 
-def augmentation_of(keywords: Mapping[str, Any]) -> Augmentation:
+def augmentation_of(keywords: Keywords) -> Augmentation:
     """Convert a left-right flip (`hflip`), then `n_rot90` turns of `np.rot90`, then colours; raises `ValueError`.
 
     A left-right flip is a transposition followed by three quarter turns.
     """
-    if unknown := keywords.keys() - AUGMENTATION:
-        raise ValueError(f"unknown keys {', '.join(sorted(unknown))}, expected {', '.join(sorted(AUGMENTATION))}")
-    flip, turns, new_colors = keywords.get("hflip"), keywords.get("n_rot90"), keywords.get("color_map")
-    if flip not in (None, False, True):
-        raise ValueError(f"hflip is {flip!r}, expected true or false")
-    if not (turns is None or type(turns) is int):
-        raise ValueError(f"n_rot90 is {turns!r}, expected a whole number")
-    if not (
-        new_colors is None or (isinstance(new_colors, dict) and {type(new) for new in new_colors.values()} <= {int})
-    ):
-        raise ValueError(f"color_map is {new_colors!r}, expected whole numbers by color")
-    colors = {color: color for color in range(N_COLORS)} | {int(old): new for old, new in (new_colors or {}).items()}
-    if sorted(colors) != list(range(N_COLORS)) or sorted(colors.values()) != list(range(N_COLORS)):
-        raise ValueError(f"color_map is {new_colors}, expected a permutation of 0..{N_COLORS - 1}")
-    return Augmentation(
-        ((turns or 0) + 3 * bool(flip)) % 4, bool(flip), tuple(colors[color] for color in range(N_COLORS))
-    )
+    flip, turns = bool(keywords.get("hflip")), keywords.get("n_rot90") or 0
+    names = [str(color) for color in range(N_COLORS)]
+    colors = dict(zip(names, range(N_COLORS), strict=True)) | (keywords.get("color_map") or {})
+    if sorted(colors) != names or sorted(colors.values()) != list(range(N_COLORS)):
+        raise ValueError(f"color_map is {keywords['color_map']}, expected a permutation of 0..{N_COLORS - 1}")
+    return Augmentation((turns + 3 * flip) % 4, flip, tuple(colors[name] for name in names))
 
 
 def _texts_and_augmentations(predictions: Any, where: str) -> list[tuple[str, Augmentation]]:
@@ -137,10 +137,10 @@ def _prediction(entry: Any, where: str) -> tuple[str, Augmentation | None]:
             raise InputError(f"{where} is {in_words(entry)} of another form; {FORMS}")
     if "data_augmentation_params" not in entry:
         return text, None
+    where = f"{where}: field 'data_augmentation_params'"
+    expected = f"the keys {', '.join(Keywords.__annotations__)}, or null"
+    keywords = checked(Keywords | None, entry["data_augmentation_params"], where, expected)
     try:
-        keywords = entry["data_augmentation_params"]
-        if not isinstance(keywords, dict | None):
-            raise ValueError(f"it is {in_words(keywords)}, expected an object or null")
-        return text, augmentation_of(keywords or {})
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{where}: field 'data_augmentation_params': {error}") from None
+        return text, augmentation_of(keywords or Keywords())
+    except ValueError as error:
+        raise InputError(f"{where}: {error}") from None

@@ -22,7 +22,7 @@ from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.refining.domains.arc.config import DIFFICULTY, Problems, TaskSet
-from arc_refinery.refining.parts import LeftOut
+from arc_refinery.refining.training_tasks import LeftOut
 
 GENERATED_EXAMPLES = 5
 MAX_AHEAD = 8  # blocks of rows in memory

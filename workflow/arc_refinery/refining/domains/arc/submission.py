@@ -11,18 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from arc_refinery import records
-from arc_refinery.arc.grids import Grid, GridError, as_grid
+from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
 from arc_refinery.refining.domains.arc.records import Verdict
 
 ATTEMPTS = ("attempt_1", "attempt_2")  # Kaggle's keys of the two guesses
+MATCHING = "give verdicts and challenges of the same tasks"
 
 logger = logging.getLogger(__name__)
 
@@ -71,22 +71,17 @@ def count_votes(paths: Iterable[Path], tasks: Mapping[str, Task]) -> dict[str, l
     """Return the ballots of each task's test inputs. Verdicts are streamed; a file that is named twice counts once."""
     ballots = {task_id: [Ballot() for _ in task.test] for task_id, task in tasks.items()}
     for path, verdict in records.read_all(dict.fromkeys(paths), Verdict):
-        _vote(verdict, ballots, path)
+        if verdict.task_id not in ballots:
+            raise InputError(f"{path}: grades task {verdict.task_id}, which is not in the challenges; {MATCHING}")
+        on_task, outputs = ballots[verdict.task_id], verdict.detail.test_outputs
+        if outputs and len(outputs) != len(on_task):
+            raise InputError(
+                f"{path}: task {verdict.task_id}: an attempt has {len(outputs)} test outputs, expected one for each of "
+                f"the challenge's {len(on_task)} test inputs; {MATCHING}"
+            )
+        for ballot, grid in zip(on_task, outputs, strict=False):
+            ballot.add(grid, (verdict.detail.train_correct_grids, verdict.program_length))
     return ballots
-
-
-def _vote(verdict: Verdict, ballots: Mapping[str, Sequence[Ballot]], path: Path) -> None:
-    advice = "give verdicts and challenges of the same tasks"
-    if verdict.task_id not in ballots:
-        raise InputError(f"{path}: grades task {verdict.task_id}, which is not in the challenges; {advice}")
-    on_task, outputs = ballots[verdict.task_id], verdict.detail.test_outputs
-    if outputs and len(outputs) != len(on_task):
-        raise InputError(
-            f"{path}: task {verdict.task_id}: an attempt has {len(outputs)} test outputs, expected one for each of the "
-            f"challenge's {len(on_task)} test inputs; {advice}"
-        )
-    for ballot, grid in zip(on_task, outputs, strict=False):
-        ballot.add(grid, (verdict.detail.train_correct_grids, verdict.program_length))
 
 
 def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ballot]]) -> SubmissionContent:
@@ -102,38 +97,9 @@ def make_submission(tasks: Mapping[str, Task], ballots: Mapping[str, Sequence[Ba
     return submission
 
 
-def write_submission(submission: SubmissionContent, tasks: Mapping[str, Task], path: Path) -> None:
-    """Check the JSON text of a submission, then write it atomically."""
-    text = json.dumps(submission)
-    check_submission(json.loads(text), tasks, path)
+def write_submission(submission: SubmissionContent, path: Path) -> None:
     with atomic_write(path) as unfinished:
-        unfinished.write_text(text)
-
-
-def check_submission(submission: Mapping[str, Any], tasks: Mapping[str, Task], path: Path) -> None:
-    """Raise `InputError` unless each task has an entry for each test input: two rectangles of integers 0..9."""
-    if not tasks:
-        raise InputError(f"{path}: the challenges have no tasks, expected one or more")
-    if unmatched := sorted(submission.keys() ^ tasks.keys()):
-        raise InputError(f"{path}: task {unmatched[0]}: is only in one of submission and challenges, expected in both")
-    for task_id, entries in submission.items():
-        where, n_inputs = f"{path}: task {task_id}", len(tasks[task_id].test)
-        if len(entries) != n_inputs:
-            raise InputError(f"{where}: has {len(entries)} entries, expected one for each of {n_inputs} test inputs")
-        for entry in entries:
-            if sorted(entry) != sorted(ATTEMPTS):
-                raise InputError(f"{where}: an entry has {', '.join(entry)}, expected {', '.join(ATTEMPTS)}")
-            for name, rows in entry.items():
-                _check_grid(rows, f"{where}: {name}")
-
-
-def _check_grid(rows: Any, where: str) -> None:
-    try:
-        as_grid(rows)
-    except GridError as error:
-        raise InputError(f"{where}: {error}") from None
-    if not all(type(cell) is int for row in rows for cell in row):
-        raise InputError(f"{where}: has cells that are not plain integers")
+        unfinished.write_text(json.dumps(submission))
 
 
 def score(submission: SubmissionContent, tasks: Mapping[str, Task]) -> Score:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from arc_refinery import records
+from arc_refinery.asserts.rows import KnownTasks
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.config import Sandbox
 from arc_refinery.evaluation.metrics import Metric
@@ -16,12 +18,12 @@ from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
-from arc_refinery.refining.domains.code import feedback, grading, tasks, wording
+from arc_refinery.refining.domains.code import feedback, grading, wording
 from arc_refinery.refining.domains.code.config import FORMS, PLAIN, REWARDS, TEXTS, Problems, TaskSet
 from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
-from arc_refinery.refining.domains.code.tasks import CodeTask, same_tasks
+from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, described
 from arc_refinery.refining.domains.code.wording import Wording, load_wording, save_wording
-from arc_refinery.refining.parts import LeftOut
+from arc_refinery.refining.training_tasks import LeftOut
 from arc_refinery.sandbox import Executor, Status
 
 
@@ -46,15 +48,20 @@ class Domain(domain.Domain):
     ) -> Iterator[CodeTask]:
         """Yield the tasks of a file whose own programs pass; count other rows by reason, and name the first ones."""
         path, n_shown, n_wanted = Path(str(source.path)), source.n_shown_tests, source.n_tasks
-        left_out = tasks.LeftOut()
+        left_out: LeftOutRows = {}
         with self.executors(sandbox, n_jobs) as executors:
             try:
                 yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted)  # type: ignore[arg-type]
             finally:  # also if only the first ones are wanted
-                counts.update(left_out.described)
+                counts.update(described(left_out))
 
     def same_tasks(self, sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
-        return same_tasks(sets)
+        known = KnownTasks(((name, task.task_id), task.identity) for name, tasks in sets.items() for task in tasks)
+
+        def same_as(task: CodeTask) -> dict[tuple[str, str], str]:
+            return {key: "id" if by == "task_id" else "content" for key, by in known.same_as(task.identity).items()}
+
+        return same_as
 
     # Prompts
 
@@ -76,10 +83,21 @@ class Domain(domain.Domain):
         return feedback.feedback(grade, texts)
 
     def other_grade(self, own: CodeGrade, other: CodeGrade) -> CodeGrade:
-        return feedback.with_results_of(own, other)
+        """Return the own failing tests, with what the other program gave on its failing tests.
+
+        The texts of the other task's tests are not shown: a model writes the function that they call.
+        """
+        results = [test for test in other.shown if test.outcome != AssertOutcome.passed]
+        shown = tuple(
+            test
+            if test.outcome == AssertOutcome.passed
+            else feedback.with_results(test, results[number % len(results) :] + results)
+            for number, test in enumerate(own.shown)
+        )
+        return replace(own, shown=shown)
 
     def no_feedback(self, texts: Wording) -> str:
-        return feedback.no_feedback(texts)
+        return texts.correct
 
     # Grading
 
@@ -153,5 +171,4 @@ class Domain(domain.Domain):
     def source_answers(
         self, tasks: Iterable[CodeTask], texts: Wording, executors: tuple[Executor, ...]
     ) -> dict[str, str]:
-        answers = ((task.task_id, wording.source_answer(task)) for task in tasks)
-        return {task_id: answer for task_id, answer in answers if answer}
+        return {task.task_id: f"```python\n{task.reference.strip()}\n```" for task in tasks if task.reference}

@@ -23,7 +23,8 @@ from dataclasses import replace
 
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.refining.domains.code.grading import CodeGrade, ShownTest
-from arc_refinery.refining.domains.code.wording import Wording, fill
+from arc_refinery.refining.domains.code.wording import Wording
+from arc_refinery.refining.prompts import fill
 
 
 def feedback(grade: CodeGrade, wording: Wording) -> str:
@@ -44,26 +45,8 @@ def feedback(grade: CodeGrade, wording: Wording) -> str:
     return "\n\n".join(filter(None, [*parts, wording.correct]))
 
 
-def no_feedback(wording: Wording) -> str:
-    """Control: ask for a correction without showing what the program gave."""
-    return wording.correct
-
-
-def with_results_of(own: CodeGrade, other: CodeGrade) -> CodeGrade:
-    """Control: a program's failing tests, with what a program for another task gave on its own failing tests.
-
-    The texts of the other task's tests are not shown: a model writes the function that they call.
-    """
-    results = [test for test in other.shown if test.outcome != AssertOutcome.passed]
-    shown = [
-        test if test.outcome == AssertOutcome.passed else _given(test, results[number % len(results) :] + results)
-        for number, test in enumerate(own.shown)
-    ]
-    return replace(own, shown=tuple(shown))
-
-
-def _given(test: ShownTest, results: Sequence[ShownTest]) -> ShownTest:
-    """Return a test with the first of these results that is not what the test expects."""
+def with_results(test: ShownTest, results: Sequence[ShownTest]) -> ShownTest:
+    """Return a test with the first of these results, of another task's tests, that is not what the test expects."""
     call, expected = _equality(test.test)
     calls = [value.call for value in test.values] or [test.raised or call or test.test]
     others = (result for result in results if expected not in [value.value for value in result.values])

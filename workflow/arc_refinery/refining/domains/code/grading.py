@@ -22,7 +22,7 @@ from arc_refinery.programs import after_thought, defined_names, tested_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config.rewards import Grade
 from arc_refinery.refining.domains.code.starters import wholes
-from arc_refinery.refining.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOut, read_tasks
+from arc_refinery.refining.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOutRows, described, read_tasks
 from arc_refinery.sandbox import Executor, Status
 
 FAILURES_TO_REFINE = tuple(
@@ -161,7 +161,7 @@ def usable_tasks(
     path: Path,
     n_shown_tests: int | None,
     executors: Executors,
-    left_out: LeftOut,
+    left_out: LeftOutRows,
     first_row: int = 0,
     n_wanted: int | None = None,
 ) -> Iterator[CodeTask]:
@@ -182,15 +182,15 @@ def usable_tasks(
                 if result.outcome == AssertOutcome.not_plain:
                     problem = result.reason
                 else:
-                    left_out.rows[task.task_id] = (FAILS, f"{test}: {result.reason or result.outcome}")
+                    left_out[task.task_id] = (FAILS, f"{test}: {result.reason or result.outcome}")
                     continue
             if problem:
-                left_out.rows[task.task_id] = (UNCHECKABLE, problem)
+                left_out[task.task_id] = (UNCHECKABLE, problem)
             else:
                 n_tasks += 1
                 yield task
     if not n_tasks:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in left_out.described.most_common()) or "it has no rows"
+        reasons = ", ".join(f"{n} {reason}" for reason, n in described(left_out).most_common()) or "it has no rows"
         raise InputError(f"{path}: no row gives a task: {reasons}. Correct the rows, or give another file")
 
 

@@ -22,13 +22,13 @@ import ast
 import doctest
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from arc_refinery.asserts.rows import TEST_IS_UNUSED, Identity, KnownTasks, mbpp_row
+from arc_refinery.asserts.rows import TEST_IS_UNUSED, Identity, mbpp_row
 from arc_refinery.asserts.split import (
     Asserts,
     Check,
@@ -100,36 +100,28 @@ class CodeTask:
         return Identity.of(self.task_id, f"{self.text}\n{self.starter}", self.shown + self.hidden)
 
 
-@dataclass(slots=True)
-class LeftOut:
-    """Rows that give no task: reasons and details by name."""
+LeftOutRows = dict[str, tuple[str, str]]  # reason and detail of each row that gives no task, by name
 
-    rows: dict[str, tuple[str, str]] = field(default_factory=dict)
 
-    @property
-    def counts(self) -> Counter[str]:
-        return Counter(reason for reason, _ in self.rows.values())
-
-    @property
-    def described(self) -> Counter[str]:
-        """Counts of reasons, each with the names of the first rows, and the detail of one."""
-        by_reason: dict[str, dict[str, str]] = {}
-        for name, (reason, detail) in self.rows.items():
-            by_reason.setdefault(reason, {})[name] = detail
-        counts: Counter[str] = Counter()
-        for reason, details in by_reason.items():
-            names = ", ".join([*details][:NAMED]) + (", ..." if len(details) > NAMED else "")
-            name, detail = next(((name, detail) for name, detail in details.items() if detail), ("", ""))
-            of_one = "" if len({*details.values()}) == 1 else f" {name} has"
-            counts[f"{reason} ({names})" + (f":{of_one} {detail:.200}" if detail else "")] = len(details)
-        return counts
+def described(left_out: LeftOutRows) -> Counter[str]:
+    """Return counts of reasons, each with the names of the first rows, and with the detail of one."""
+    by_reason: dict[str, dict[str, str]] = {}
+    for name, (reason, detail) in left_out.items():
+        by_reason.setdefault(reason, {})[name] = detail
+    counts: Counter[str] = Counter()
+    for reason, details in by_reason.items():
+        names = ", ".join([*details][:NAMED]) + (", ..." if len(details) > NAMED else "")
+        name, detail = next(((name, detail) for name, detail in details.items() if detail), ("", ""))
+        of_one = "" if len({*details.values()}) == 1 else f" {name} has"
+        counts[f"{reason} ({names})" + (f":{of_one} {detail:.200}" if detail else "")] = len(details)
+    return counts
 
 
 class _UnusableError(Exception):
     """A row gives no task: reason and detail."""
 
 
-def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut, first_row: int = 0) -> Iterator[CodeTask]:
+def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOutRows, first_row: int = 0) -> Iterator[CodeTask]:
     """Yield the tasks of a file, in order, without running their own programs; raise `InputError` for a bad row.
 
     `first_row`: rows to skip. `n_shown_tests`: tests that a prompt shows; None: the default of the row's form.
@@ -150,25 +142,10 @@ def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOut, first_r
                     raise _UnusableError(NO_TESTS, f"tests is missing; the row has {', '.join(map(str, row))}")
                 yield _checked(replace(task, origin=stem))
             except _UnusableError as unusable:
-                reason, detail = unusable.args
-                left_out.rows[task.task_id] = (reason, detail)
+                left_out[task.task_id] = unusable.args
     finally:  # also if the caller takes only the first tasks
         if n_unused:
             logger.warning("%s: field 'test' of %d rows is not used: %s", path, n_unused, TEST_IS_UNUSED)
-
-
-def same_tasks(sets: Mapping[str, Iterable[CodeTask]]) -> Callable[[CodeTask], dict[tuple[str, str], str]]:
-    """Return a function of a task: the tasks of the sets that it is, as {(set, task id): "id" or "content"}.
-
-    asserts/rows.py says which tasks are the same.
-    """
-    known = KnownTasks(((name, task.task_id), task.identity) for name, tasks in sets.items() for task in tasks)
-
-    def same_as(task: CodeTask) -> dict[tuple[str, str], str]:
-        same = known.same_as(task.identity)
-        return {key: "id" if by == "task_id" else "content" for key, by in same.items()}
-
-    return same_as
 
 
 def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:

@@ -17,8 +17,6 @@ before it is called. Parts are separated by blank lines, and those without conte
 a file is not part of its text.
 """
 
-import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -27,8 +25,7 @@ from arc_refinery.files import atomic_write, read_text
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.domains.code.config import FORMS, PLAIN, FeedbackForm, wording_files
 from arc_refinery.refining.domains.code.tasks import CodeTask
-
-_SLOT = re.compile(r"\{(\w+)\}")
+from arc_refinery.refining.prompts import check_slots, fill, slots_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ class Wording:
         return {name: text for name, text in asdict(self).items() if name != "form"}
 
 
-_SLOTS = {field.name: tuple(_SLOT.findall(str(field.default))) for field in fields(Wording)}
+_SLOTS = {field.name: slots_of(str(field.default)) for field in fields(Wording)}
 # slots without which a model would not see what it is asked
 _REQUIRED = {
     "task": ("text",),
@@ -71,11 +68,6 @@ _REQUIRED = {
     "not_run": ("error",),
     "frame": ("code",),
 }
-
-
-def fill(text: str, values: Mapping[str, object]) -> str:
-    """Fill a text's slots in one pass, so that slots inside values are not filled."""
-    return _SLOT.sub(lambda slot: str(values.get(slot[1], slot[0])), text)
 
 
 def first_turn(task: CodeTask, wording: Wording) -> list[Message]:
@@ -91,11 +83,6 @@ def first_turn(task: CodeTask, wording: Wording) -> list[Message]:
         Message(role="user", content="\n\n".join(filter(None, parts))),
     ]
     return [message for message in messages if message["content"]]
-
-
-def source_answer(task: CodeTask) -> str | None:
-    """Return a whole answer with the task's own program, if it has one."""
-    return f"```python\n{task.reference.strip()}\n```" if task.reference else None
 
 
 def load_wording(name: str, form: str = "failing-tests") -> Wording:
@@ -126,12 +113,4 @@ def save_wording(wording: Wording, folder: Path) -> None:
 def _check_slots(wording: Wording, folder: Path) -> None:
     """Raise `InputError` if a text has a slot that nothing fills, which the model would read, or lacks a slot."""
     for name, text in wording.texts().items():
-        path, slots = folder / f"{name}.txt", _SLOTS[name]
-        if wrong := [slot for slot in _SLOT.findall(text) if slot not in slots]:
-            names = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
-            raise InputError(
-                f"{path}: it has {{{wrong[0]}}}, which nothing fills; its slots: {names}. Correct it, or write other "
-                "words in other brackets"
-            )
-        if missing := [slot for slot in _REQUIRED.get(name, ()) if slot not in _SLOT.findall(text)]:
-            raise InputError(f"{path}: it has no {{{missing[0]}}}; add it where its text belongs")
+        check_slots(f"{folder / f'{name}.txt'}: it", text, _SLOTS[name], _REQUIRED.get(name, ()))

@@ -1,8 +1,7 @@
 """The config of the domain `arc`."""
 
-from arc_refinery.refining.domains.arc.config.experiment import ArcExperiment
+from arc_refinery.refining.domains.arc.config.experiment import LEARNED, Arc, ArcExperiment, Showing, TemplateRows
 from arc_refinery.refining.domains.arc.config.rewards import REWARDS, Grade
-from arc_refinery.refining.domains.arc.config.sampling import LEARNED, Arc, Showing, TemplateRows
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
 
 Experiment = ArcExperiment

@@ -6,15 +6,55 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
+from arc_refinery.config.base import Line, PositiveInt, Strict
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
+from arc_refinery.config.sampling import RowsSource
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining, faults_of_files
 from arc_refinery.refining.domains.arc.config.rewards import REWARDS
-from arc_refinery.refining.domains.arc.config.sampling import LEARNED, Arc, Showing
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
 from arc_refinery.refining.domains.arc.prompts import FeedbackForm, load_template, template_files
+
+LEARNED = "learned"
+
+
+class TemplateRows(RowsSource):
+    file_key: ClassVar = "files"
+    source: Literal["hub", "file"] = Field(
+        description="`hub`: a data set of the Hugging Face hub; `file`: rows on disk."
+    )
+    path: Line | None = Field(
+        None, description="For `file`: a .jsonl, .json (also .gz) or .parquet file, or a folder of them."
+    )
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    files: Line | None = Field(
+        None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
+    )
+    revision: Line | None = Field(
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
+    )
+    n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
+
+
+class Showing(Strict):
+    """How first-turn prompts show tasks."""
+
+    use_data_augmentation: bool = Field(True, description="Give each prompt its own symmetry and coloring.")
+    test_inputs: Literal["all", "one"] = Field(
+        "all", description="Test inputs that a first-turn prompt shows: all, or one drawn at random."
+    )
+
+
+class Arc(Showing):
+    augment_parts: bool | None = Field(
+        None, description="`use_data_augmentation` for attempts on training parts; default: as for all."
+    )
+    template_rows: TemplateRows | None = Field(
+        None,
+        description="Rows that the model was trained on; `model.template: learned` takes its wording from them.",
+    )
 
 
 class ArcExperiment(Refining):
@@ -29,9 +69,8 @@ class ArcExperiment(Refining):
 
     @property
     def rules(self) -> list[str]:
-        wording = (
-            ["rules/wording.smk"] if self.arc.template_rows else []
-        )  # the template, from the model's training rows
+        # the template, from the model's training rows
+        wording = ["rules/wording.smk"] if self.arc.template_rows else []
         return [*wording, *super().rules]
 
     def files_named(self) -> list[Wanted]:
@@ -64,7 +103,8 @@ class ArcExperiment(Refining):
         return [*super().sources(), *([rows.download] if rows else [])]
 
     def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        task_set, problems = self.evaluation_set(tasks), self.problems
+        task_set: Any = self.evaluation_set(tasks)
+        problems = self.problems
         if task_set.source != "generator":
             return {"task_set": task_set}
         changes: dict[str, Any] = {"seed": self.seed if task_set.seed is None else task_set.seed}
@@ -88,11 +128,6 @@ class ArcExperiment(Refining):
     def files_to_keep_apart(self) -> list[str]:
         rows = self.arc.template_rows
         return [*rows_files(self, rows), *self.template_files()] if rows else []
-
-    def evaluation_set(self, name: str) -> TaskSet:
-        task_set = super().evaluation_set(name)
-        assert isinstance(task_set, TaskSet)
-        return task_set
 
     @classmethod
     def section_types(cls) -> dict[str, type[BaseModel]]:

@@ -1,9 +1,8 @@
-"""The texts of ARC's prompts: grids as text, first turns, feedback in several forms, answers with a known program.
+"""The texts of ARC's prompts: grids as text, first turns, feedback in several forms.
 
 `docs/methods.md` describes the templates and how to learn one from a model's own training rows.
 """
 
-from arc_refinery.refining.domains.arc.prompts.demonstration import completed_answer, transform_program
 from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, Notation
 from arc_refinery.refining.domains.arc.prompts.template import (
     COMPACT,
@@ -20,6 +19,5 @@ from arc_refinery.refining.domains.arc.prompts.texts import (
     error_feedback,
     execution_feedback,
     first_turn,
-    no_feedback,
     shape_text,
 )

@@ -23,8 +23,9 @@ from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, DIGITS, Notation
-from arc_refinery.refining.domains.arc.prompts.template import SLOT, Template, fill
+from arc_refinery.refining.domains.arc.prompts.template import Template
 from arc_refinery.refining.domains.arc.prompts.texts import first_turn
+from arc_refinery.refining.prompts import fill
 from arc_refinery.rows import read_rows
 
 SAMPLE = 300  # rows that the template is learned from; all rows are checked against it
@@ -41,6 +42,9 @@ _DIGITS_ALONE = ("", "", "", "", "\n", "")
 
 # Meanings of a number in the text, in order of preference; "" is a number that is the same in all rows
 _MEANINGS = ("number", "index", "", "n_pairs", "next_number")
+_SLOT = re.compile(
+    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error|row)\}"
+)
 _NUMBER = re.compile(r"(\d+)")
 _WORD = re.compile(r"\s*\S+")
 
@@ -159,7 +163,7 @@ def _common_prefix(answers: Sequence[str], min_share: float) -> str:
 
 def _most_fitting(sample: Sequence[FirstTurnRow], colors: tuple[str, ...], path: Path) -> tuple[Template, _Reading]:
     for row in sample:
-        if slot := SLOT.search(row.system + row.user):
+        if slot := _SLOT.search(row.system + row.user):
             raise InputError(f"{path}: row {row.number} has the text {slot[0]}, which is the name of a slot")
     best, n_best = None, 0
     for reading in _readings(sample, colors):
@@ -270,7 +274,7 @@ def _shared_end(text: str, other: str, values: Mapping[str, int]) -> str:
 
     It begins at the start of a line in both texts, or else of a word; empty without such a suffix.
     """
-    inside_slots = {position for slot in SLOT.finditer(text) for position in range(slot.start() + 1, slot.end())}
+    inside_slots = {position for slot in _SLOT.finditer(text) for position in range(slot.start() + 1, slot.end())}
     words: list[str] = []
     for cut in range(len(text)):
         end = text[cut:]

@@ -21,8 +21,7 @@ first turn:
 """
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,13 +29,10 @@ from typing import Any, Literal
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, read_json, read_text
 from arc_refinery.refining.domains.arc.prompts.notation import COLOR_WORDS, DIGITS, Notation
+from arc_refinery.refining.prompts import check_slots, slots_of
 
 BUILT_IN = ("compact", "words")
 NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to the text files
-SLOT = re.compile(
-    r"\{(colors|n_pairs|next_number|number|index|pairs|tests|input|output|similarity|shape|other_shape|grid|error|row)\}"
-)
-
 FeedbackForm = Literal["given", "residual"]
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
@@ -124,15 +120,7 @@ _SLOTS = {
     "test": ("input",),
 }
 _SLOTS_OF_NOTATION = {"start": ("height", "width"), "row_start": ("row",)}
-_SLOTS_OF_FEEDBACK = {
-    "head": (),
-    "correct": ("number",),
-    "wrong": ("number", "similarity", "other_shape", "grid"),
-    "other_shape": ("shape",),
-    "residual": ("number", "input", "output"),
-    "error": ("error",),
-    "tail": (),
-}
+_SLOTS_OF_FEEDBACK = {field.name: slots_of(str(field.default)) for field in fields(FeedbackTexts)}
 # Slots that a file, or a text of feedback, must have
 _REQUIRED_SLOTS = {
     "user.txt": ("pairs",),
@@ -142,11 +130,6 @@ _REQUIRED_SLOTS = {
     "residual": ("input", "output"),
     "error": ("error",),
 }
-
-
-def fill(text: str, values: Mapping[str, object]) -> str:
-    """Fill a text's slots in one pass, so that slots inside values are not filled; slots without a value stay."""
-    return SLOT.sub(lambda slot: str(values.get(slot[1], slot[0])), text)
 
 
 def load_template(name: str, colors: Sequence[str] | None = None, form: FeedbackForm = "given") -> Template:
@@ -226,14 +209,7 @@ def _check_slots(template: Template, folder: Path) -> None:
         **{(FEEDBACK, name): (text, _SLOTS_OF_FEEDBACK[name]) for name, text in feedback.items()},
     }
     for (file, name), (text, slots) in texts.items():
-        if wrong := [word for word in re.findall(r"\{(\w+)\}", text) if word not in slots]:
-            names = ", ".join(f"{{{slot}}}" for slot in slots) or "none"
-            raise InputError(
-                f"{folder / file}: {name} has {{{wrong[0]}}}, which nothing fills; its slots: {names}. Correct it, or "
-                "write other words in other brackets"
-            )
         required = _REQUIRED_SLOTS.get(name if file == FEEDBACK else file, ())
-        if missing := [slot for slot in required if f"{{{slot}}}" not in text]:
-            raise InputError(f"{folder / file}: {name} has no {{{missing[0]}}}; add it where its text belongs")
+        check_slots(f"{folder / file}: {name}", text, slots, required)
     if "{tests}" in template.user and "{input}" not in template.test:
         raise InputError(f"{folder / 'test.txt'}: it has no {{input}}; add it, or remove {{tests}} from user.txt")

@@ -4,7 +4,8 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
 from arc_refinery.arc.tasks import Task
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.domains.arc.prompts.template import Template, fill
+from arc_refinery.refining.domains.arc.prompts.template import Template
+from arc_refinery.refining.prompts import fill
 
 # Beginning and end of the embedded model's answers
 ANSWER_HEAD = "```python\nfrom common import *\n\ndef transform(grid):\n"
@@ -69,11 +70,6 @@ def shape_text(grid: Grid) -> str:
 def error_feedback(error: str, template: Template) -> str:
     """Return feedback for a program that raised: the exception's type, message and line."""
     return fill(template.feedback.error, {"error": error}) + template.feedback.tail
-
-
-def no_feedback(template: Template) -> str:
-    """Control: ask for a correction without showing the execution result."""
-    return template.feedback.tail
 
 
 def compact_answer(body: str) -> str:

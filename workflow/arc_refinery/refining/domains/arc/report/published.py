@@ -8,13 +8,15 @@ from math import ceil, sqrt
 import pandas as pd
 from scipy.stats import binomtest, chi2_contingency, fisher_exact, norm
 
-from arc_refinery.evaluation.metrics import SOLVED
+from arc_refinery.evaluation.metrics import PROGRAMS, SOLVED, counted, names
 from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import mcnemar
-from arc_refinery.refining.domains.arc.metrics import COUNTED, NAMES
+from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.reporting.markdown import markdown_table, p_text, points, share_text
 
-PUBLISHED_METRICS = tuple(metric for metric in NAMES if metric not in ("any code", SOLVED))
+PUBLISHED_METRICS = tuple(
+    metric for metric in names((*PROGRAMS, *Domain.metrics)) if metric not in ("any code", SOLVED)
+)
 MULTI_TURN = "multi-turn-rl"
 COMPARED = (("refine-trained", "independent"), ("refine-trained", "refine-base"))
 
@@ -153,7 +155,7 @@ def _beside(experiment: str, ours: Mapping[tuple[str, str], tuple[int, pd.DataFr
 
 
 def _published_cell(arm: Published, metric: str) -> str:
-    if metric not in COUNTED:
+    if metric not in counted(Domain.metrics):
         return f"{arm.percent[metric]:g} %"
     low, high = arm.interval(metric)
     return f"{arm.percent[metric]:g} % [{100 * low:.1f}, {100 * high:.1f}]"

@@ -1,9 +1,11 @@
-"""Deal training tasks into parts."""
+"""Tasks to train on: dealt into parts, and those that are evaluated, too, under the same id or in another form."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,12 @@ from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.errors import InputError
+from arc_refinery.records import Overlap
 from arc_refinery.seeding import stream
+
+TEMPLATE_ROWS = "template_rows"  # in the column of the part or set: rows that the model was trained on before
+
+SameTasks = Callable[[Any], dict[tuple[str, str], str]]  # of a task: {(set, task id): "id" or "content"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +74,28 @@ def split_into_parts(n_tasks: int, n_parts: int, tasks_per_part: int | None, see
     parts = np.full(n_tasks, -1)
     parts[stream(seed, "parts").permutation(n_tasks)[:wanted]] = np.sort(np.arange(wanted) % n_parts)
     return parts
+
+
+def overlaps(cls: type[Any], files: Iterable[Path], same_tasks: SameTasks) -> Iterator[Overlap]:
+    """Yield the tasks of files of tasks that are evaluated."""
+    for path in files:
+        for task in records.read(path, cls):
+            yield from overlaps_of(task, path.stem, same_tasks)
+
+
+def overlaps_of(task: Any, tasks: str, same_tasks: SameTasks) -> Iterator[Overlap]:
+    """Yield a record for each evaluated task that a task of the part or set `tasks` is."""
+    for (evaluated_in, evaluated_id), by in sorted(same_tasks(task).items()):
+        name = f"{tasks}/{task.task_id}/{evaluated_in}/{evaluated_id}"
+        yield Overlap(name, tasks, task.task_id, evaluated_in, evaluated_id, by)
+
+
+def read_overlap(folder: Path) -> list[Overlap]:
+    """Return the tasks to train on that are evaluated, too; `folder` holds an experiment's results."""
+    path = folder / "training/overlap.parquet"
+    return list(records.read(path, Overlap)) if path.exists() else []
+
+
+def left_out(path: Path | None) -> set[str]:
+    """Return the ids of the tasks that are not to be trained on, from a file of overlaps."""
+    return {overlap.task_id for overlap in records.read(path, Overlap)} if path else set()
