@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -273,6 +273,7 @@ def test_a_program_may_be_in_any_language(text: str, program: str | None, ends: 
         (Printed("ok", score=2.0), "the score 2.0"),
         (Printed("ok", score=float("nan")), "the score nan"),
         (Printed("ok", is_solved=None), "is_solved = None"),
+        (Printed("no_code", is_solved=True), "is_solved = True with the status no_code"),
         (Printed("ok", None), "the error None"),  # type: ignore[arg-type]
         (None, "is None"),
         (Grade("ok"), "is Grade"),
@@ -307,11 +308,57 @@ def test_tasks_are_named_once_and_are_tasks(tmp_path: Path):
             list(Given().tasks_of_file(path, Counter()))
 
 
+class Raising(Words):
+    package = "raising"
+
+    def task(self, row: Mapping[str, Any], task_id: str, where: str) -> Any:
+        return row["nokey"]
+
+    def first_turn(self, task: Word, rng: np.random.Generator, own: Any, wording: Any) -> Any:
+        return 1 // (task.word != "abcd") and Question([])
+
+    def grade(self, answers: Sequence[Answer], executors: Any) -> Generator[Any, None, None]:
+        yield from super().grade(answers[:1], executors)
+        raise OSError("no printer")
+
+    def feedback(self, prompt: Any, grade: Any, wording: Any) -> str:
+        return str(prompt.nothing)
+
+
+def test_what_a_domain_raises_is_one_line_with_its_place(tmp_path: Path, renderer: Renderer):
+    """Also what is no conversation."""
+    (tmp_path / "words.jsonl").write_text('{"word": "a"}\n')
+    entry = graded(renderer, {"abcd": ["xx"]})[0]
+
+    def asked(word: str) -> list[Any]:
+        return list(first_turn_prompts(Raising(), [TASKS[word]], 1, Sampling(max_output_tokens=8), None, renderer, 0))
+
+    first, second = (attempt("abcd", number, "x") for number in (0, 1))
+    line = f"in line \\d+ of {__file__}"
+    calls: dict[str, Callable[[], Any]] = {
+        f"row 1: task raised KeyError {line}": lambda: list(
+            Raising().tasks_of_file(tmp_path / "words.jsonl", Counter())
+        ),
+        f"abcd: first_turn raised ZeroDivisionError {line}": lambda: asked("abcd"),
+        "efgh: first_turn gives Question": lambda: asked("efgh"),
+        f"{first.attempt_id} to {second.attempt_id}: grade raised OSError {line}: no printer": (
+            lambda: list(grade_attempts(Raising(), [first, second], TASKS, ()))
+        ),
+        f"{first.attempt_id}: feedback raised AttributeError {line}": (
+            lambda: Raising().next_turn(entry, entry, "whole", None)
+        ),
+    }
+    for expected, call in calls.items():
+        with pytest.raises(InputError, match=f"^domain raising: .*{expected}"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
         ("grade = domain.Domain.grade", "lacks grade"),
         ("feedback, first_turn = domain.Domain.feedback, domain.Domain.first_turn", "lacks first_turn, feedback"),
+        ("task_class = type('T', (), {'KIND': 'tasks'})", "its task_class is <class"),
         ("columns = ('share',)", "columns has 'share', but its grades have no such field"),
         ("columns = ('n_calls',)", "columns has 'n_calls', which tables have already"),
         ("flags = ('shown_solved', 'turn')", "flags has 'turn', which tables have already"),

@@ -19,7 +19,7 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.programs import ImportPredictions
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.predictions import augmentation_of, read_predictions
+from arc_refinery.refining.domains.arc.predictions import Keywords, augmentation_of, read_predictions
 from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
 COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
@@ -41,13 +41,13 @@ def test_augmentation_flips_then_turns_then_recolours(hflip: bool, n_rot90: int,
     expected = np.rot90(np.fliplr(GIVEN) if hflip else GIVEN, n_rot90)
     if colors:
         expected = np.vectorize(lambda color: colors[str(color)])(expected)
-    augmentation = augmentation_of({"hflip": hflip, "n_rot90": n_rot90, "color_map": colors})
+    augmentation = augmentation_of(Keywords(hflip=hflip, n_rot90=n_rot90, color_map=colors))
     assert augmentation.apply(GIVEN).tolist() == expected.tolist()
     assert augmentation.undo(augmentation.apply(GIVEN)).tolist() == GIVEN.tolist()
 
 
 def test_colours_that_a_map_leaves_out_stay():
-    assert augmentation_of({"color_map": {"1": 2, "2": 1}}).colors == (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)
+    assert augmentation_of(Keywords(color_map={"1": 2, "2": 1})).colors == (0, 2, 1, 3, 4, 5, 6, 7, 8, 9)
 
 
 def executed(text: str, augmentation: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def test_predictions_that_were_not_executed(tmp_path: Path, caplog: pytest.LogCa
         ("a", "t/turn1-000/000"),
         ("b", "t/turn1-000/001"),
     ]
-    assert [attempt.detail.augmentation for attempt in attempts] == [augmentation_of({"hflip": True})] * 2
+    assert [attempt.detail.augmentation for attempt in attempts] == [augmentation_of(Keywords(hflip=True))] * 2
     (message,) = caplog.messages
     assert str(tmp_path / "x_predictions.json.gz") in message
     wording(message)

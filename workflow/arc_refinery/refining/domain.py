@@ -9,6 +9,8 @@
 `task_class`, `grade_class`, `task`, `first_turn`, `grade` and `feedback`. All others have defaults.
 """
 
+import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,6 +27,7 @@ from pydantic import PlainValidator
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Sandbox, domain_part
+from arc_refinery.config.own_functions import reason_of
 from arc_refinery.config.rewards import Functions
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.attempts import NAMES
@@ -87,11 +90,32 @@ class Domain:
         if own.get("grade_class") and "verdict_class" not in own:
             cls.verdict_class = _with_detail(records.Verdict, own["grade_class"])
 
+    @contextmanager
+    def calling(self, member: str, about: str) -> Iterator[None]:
+        """Raise one `InputError` for whatever a member of a user's domain raises on a row, a task or an attempt."""
+        module = type(self).__module__
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            if module.startswith("arc_refinery."):
+                raise
+            own = str(sys.modules[module].__file__)
+            lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
+            where = f"in line {lines[-1]} of {own}" if lines else "in another file"
+            fault = f"{member} raised {reason_of(error, where)}; correct it"
+            raise InputError(f"domain {self.package}: {about}: {fault}") from error
+
     def check(self) -> None:
         """Raise `ConfigError` for what would only be found late: members without a default, names of no column."""
         needed = ("task_class", "first_turn", "grade", "feedback")
         if lacking := [name for name in needed if getattr(type(self), name, None) is getattr(Domain, name, None)]:
             raise ConfigError(f"domain {self.package}: its Domain lacks {', '.join(lacking)} (docs/development.md)")
+        names = [field.name for field in fields(self.task_class)] if is_dataclass(self.task_class) else []
+        if names[:1] != ["task_id"] or getattr(self.task_class, "KIND", "") != "tasks":
+            expected = 'a frozen dataclass with KIND = "tasks", whose first field is task_id'
+            raise ConfigError(f"domain {self.package}: its task_class is {self.task_class!r:.60}; expected {expected}")
         record = {field.name: field.type for field in fields(self.verdict_class)}
         detail: Any = record.get("detail")
         if not is_dataclass(detail):
@@ -129,7 +153,9 @@ class Domain:
         stem = path.name.partition(".")[0]
         for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
             where = f"{path}: row {number}"
-            task = self.task(row, row_id(row, numbered(stem, number), where), where)
+            name = row_id(row, numbered(stem, number), where)
+            with self.calling("task", where):
+                task = self.task(row, name, where)
             if task is None:
                 left_out["the row gives no task"] += 1
                 continue
@@ -229,7 +255,8 @@ class Domain:
             grade = self.grade_of(executed)
             if executed.prompt.task_id != parent.prompt.task_id:
                 grade = self.other_grade(self.grade_of(parent), grade)
-            feedback = self.feedback(executed.prompt, grade, wording)
+            with self.calling("feedback", executed.attempt.attempt_id):
+                feedback = self.feedback(executed.prompt, grade, wording)
         earlier = list(parent.prompt.messages)
         messages = next_turn(opening(earlier) if history == "last" else earlier, parent.attempt.completion, feedback)
         return Question(messages, parent.prompt.detail)

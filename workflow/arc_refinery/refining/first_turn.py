@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domain import Domain, Question
@@ -32,7 +33,11 @@ def first_turn_prompts(
     for task in tasks:
         for start in range(0, n_predictions, sampling.batch_size):
             number = start // sampling.batch_size
-            shown = domain.first_turn(task, stream(seed, purpose, task.task_id, number), own, wording)
+            with domain.calling("first_turn", task.task_id):
+                shown = domain.first_turn(task, stream(seed, purpose, task.task_id, number), own, wording)
+            if not isinstance(shown, Question) or not shown.messages:
+                fault = f"first_turn gives {shown!r:.60}; expected a Question with one message or more"
+                raise InputError(f"domain {domain.package}: {task.task_id}: {fault}")
             if shown.detail is None:
                 shown = shown._replace(detail=task)
             n_completions = min(sampling.batch_size, n_predictions - start)

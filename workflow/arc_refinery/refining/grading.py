@@ -47,23 +47,24 @@ def grades_of(
 
     Raises `InputError` with the name of the answer for a grade that no record could hold.
     """
-    grades = domain.grade([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
     expected = f"expected one grade per answer, in order, for {len(answers)} answers"
-    if not isinstance(grades, Iterable):
-        raise InputError(f"domain {domain.package}: grade gives {grades!r:.60}; {expected}")
     n = 0
-    for n, grade in enumerate(grades, 1):
-        if n > len(names):
-            break
-        where, kind = f"domain {domain.package}: {names[n - 1]}", domain.grade_class or Grade
-        if not isinstance(grade, kind):
-            raise InputError(f"{where}: its grade is {grade!r:.60}; expected a {kind.__name__}")
-        if not isinstance(grade.error, str) or not isinstance(grade.code, str | None):
-            fault = f"the error {grade.error!r:.60} and the code {grade.code!r:.60}; expected texts"
-            raise InputError(f"{where}: its grade has {fault}")
-        if domain.grade_class:
-            _check(where, grade.status, grade.score, grade.is_solved)
-        yield grade
+    with domain.calling("grade", f"{names[0]} to {names[-1]}" if names else "no answers"):
+        grades = domain.grade([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
+        if not isinstance(grades, Iterable):
+            raise InputError(f"domain {domain.package}: grade gives {grades!r:.60}; {expected}")
+        for n, grade in enumerate(grades, 1):
+            if n > len(names):
+                break
+            where, kind = f"domain {domain.package}: {names[n - 1]}", domain.grade_class or Grade
+            if not isinstance(grade, kind):
+                raise InputError(f"{where}: its grade is {grade!r:.60}; expected a {kind.__name__}")
+            if not isinstance(grade.error, str) or not isinstance(grade.code, str | None):
+                fault = f"the error {grade.error!r:.60} and the code {grade.code!r:.60}; expected texts"
+                raise InputError(f"{where}: its grade has {fault}")
+            if domain.grade_class:
+                _check(where, grade.status, grade.score, grade.is_solved)
+            yield grade
     if n != len(names):
         raise InputError(f"domain {domain.package}: grade gives {'more' if n > len(names) else n}; {expected}")
 
@@ -76,13 +77,16 @@ def _check(where: str, status: Any, score: Any, solved: Any) -> None:
         fault = f"the score {score!r:.60}; expected a number from 0 to 1"
     elif not isinstance(solved, bool | np.bool_):
         fault = f"is_solved = {solved!r:.60}; expected True or False"
+    elif solved and status != Status.ok:
+        fault = f"is_solved = True with the status {status}; expected {Status.ok}"
     else:
         return
     raise InputError(f"{where}: its grade has {fault}")
 
 
 def verdict_of(domain: Domain, attempt: Attempt, task: Any, grade: Any) -> Verdict:
-    result = domain.result(grade, attempt, task)
+    with domain.calling("result", attempt.attempt_id):
+        result = domain.result(grade, attempt, task)
     _check(f"domain {domain.package}: {attempt.attempt_id}", grade.status, result.score, result.solved)
     own = {} if result.detail is None else {"detail": result.detail}
     verdict: Verdict = domain.verdict_class(

@@ -8,8 +8,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
-from pydantic import with_config
-from typing_extensions import TypedDict
+from pydantic import BaseModel, ConfigDict
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import N_COLORS
@@ -33,13 +32,13 @@ OUT_OF_STEP = (
 logger = logging.getLogger(__name__)
 
 
-@with_config(extra="forbid")
-class Keywords(TypedDict, total=False):
+class Keywords(BaseModel):
     """An augmentation as the scripts record it."""
 
-    hflip: bool | None
-    n_rot90: int | None
-    color_map: dict[str, int] | None  # new colors by old ones
+    model_config = ConfigDict(extra="forbid")
+    hflip: bool | None = None
+    n_rot90: int | None = None
+    color_map: dict[str, int] | None = None  # new colors by old ones
 
 
 def read_predictions(path: Path, tasks: Mapping[str, Task], model: str) -> Iterator[Attempt]:
@@ -104,11 +103,11 @@ def augmentation_of(keywords: Keywords) -> Augmentation:
 
     A left-right flip is a transposition followed by three quarter turns.
     """
-    flip, turns = bool(keywords.get("hflip")), keywords.get("n_rot90") or 0
+    flip, turns = bool(keywords.hflip), keywords.n_rot90 or 0
     names = [str(color) for color in range(N_COLORS)]
-    colors = dict(zip(names, range(N_COLORS), strict=True)) | (keywords.get("color_map") or {})
+    colors = dict(zip(names, range(N_COLORS), strict=True)) | (keywords.color_map or {})
     if sorted(colors) != names or sorted(colors.values()) != list(range(N_COLORS)):
-        raise ValueError(f"color_map is {keywords['color_map']}, expected a permutation of 0..{N_COLORS - 1}")
+        raise ValueError(f"color_map is {keywords.color_map}, expected a permutation of 0..{N_COLORS - 1}")
     return Augmentation((turns + 3 * flip) % 4, flip, tuple(colors[name] for name in names))
 
 
@@ -138,9 +137,10 @@ def _prediction(entry: Any, where: str) -> tuple[str, Augmentation | None]:
     if "data_augmentation_params" not in entry:
         return text, None
     where = f"{where}: field 'data_augmentation_params'"
-    expected = f"the keys {', '.join(Keywords.__annotations__)}, or null"
-    keywords = checked(Keywords | None, entry["data_augmentation_params"], where, expected)
+    expected = f"the keys {', '.join(Keywords.model_fields)}, or null"
+    keywords = entry["data_augmentation_params"]
+    checked(Keywords | None, keywords, where, expected)
     try:
-        return text, augmentation_of(keywords or Keywords())
+        return text, augmentation_of(Keywords(**(keywords or {})))
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
