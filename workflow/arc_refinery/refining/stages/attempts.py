@@ -1,19 +1,27 @@
-"""Stages that sample and grade attempts."""
+"""Stages that sample and grade attempts. A job samples one shard of prompts; if interrupted, it resumes there."""
 
 import logging
+import math
+from collections.abc import Iterator, Sequence
+from itertools import compress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from arc_refinery import records
-from arc_refinery.config import ModelConfig, NonNegativeInt, PositiveInt, Sandbox, Seed
-from arc_refinery.errors import NoRoomError
+from arc_refinery.config import PROMPTS, TUNING, ModelConfig, NonNegativeInt, PositiveInt, Sandbox, Seed, marked
+from arc_refinery.errors import NoRoomError, NotFiniteError
 from arc_refinery.outputs import Writes, records_file
-from arc_refinery.records import Prompt
+from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domain import LoadedDomain
+from arc_refinery.refining.domain import Domain, LoadedDomain
 from arc_refinery.refining.graded import check_tasks
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.prompt_files import MAKE_ROOM
+from arc_refinery.refining.prompts import begun_answer
+from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, open_sampler
+from arc_refinery.sampling.checks import check_answers_end, check_model
+from arc_refinery.sampling.shard import Entry, check_shard, progress_path, resumed
+from arc_refinery.seeding import stream_seed
 from arc_refinery.stages import Files
 
 
@@ -30,10 +38,6 @@ def sample(
     output: Annotated[Path, Writes(records_file, "attempts")],
 ) -> None:
     """Sample completions for a shard of prompts; an interrupted job resumes."""
-    from arc_refinery.refining.attempts import attempt_settings, sample_shard, shard_of
-    from arc_refinery.sampling.backends import Decoding
-    from arc_refinery.sampling.shard import progress_path
-
     size = sampling.tasks_per_batch
     decoding = Decoding(sampling.temperature, sampling.top_p, sampling.max_output_tokens, seed)
     fitting = _fitting(list(records.read(prompts, domain.prompt_class)), prompts, model, sampling.max_output_tokens)
@@ -54,6 +58,103 @@ def _fitting(prompts: list[Prompt], path: Path, model: ModelConfig, answer: int)
         "%d of %d prompts are too long for the window and were left out", len(prompts) - len(fitting), len(prompts)
     )
     return fitting
+
+
+def shard_of(prompts: Sequence[Prompt], shard: int, n_shards: int, tasks_per_batch: int = 1) -> list[Prompt]:
+    """Return the prompts of a shard (`records.in_shard`)."""
+    check_shard(shard, n_shards)
+    task_ids = [prompt.task_id for prompt in prompts]
+    return list(compress(prompts, records.in_shard(task_ids, shard, n_shards, tasks_per_batch)))
+
+
+def attempt_settings(model: ModelConfig, decoding: Decoding, tasks_per_batch: int) -> dict[str, Any]:
+    """Return everything that determines completions, except the prompts and the adapter."""
+    names = ("temperature", "top_p", "max_output_tokens", "seed")
+    return {
+        "model": model.model_dump(exclude=marked(type(model), PROMPTS, TUNING)),
+        "decoding": {name: getattr(decoding, name) for name in names},
+        "tasks_per_batch": tasks_per_batch,
+    }
+
+
+def sample_shard(
+    domain: Domain,
+    prompts: Sequence[Prompt],
+    model: ModelConfig,
+    adapter: Path | None,
+    decoding: Decoding,
+    output: Path,
+    tasks_per_batch: int = 1,
+) -> Iterator[Attempt]:
+    """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py).
+
+    `prompts` are whole batches of tasks (`shard_of`). Raises `InputError` if the backend is not installed or the
+    adapter does not fit, `ModelError` if answers would not end.
+    """
+    tokenizer = check_model(model, adapter)
+    check_answers_end(tokenizer)
+
+    def completion(sample: Sample) -> dict[str, Any]:
+        """Return a sample as progress files have it."""
+        ids = sample.ids[:-1] if sample.finish_reason == "stop" else sample.ids
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        n_tokens = len(sample.ids)  # including the end token
+        return {
+            "text": text,
+            "n_tokens": n_tokens,
+            "finish_reason": sample.finish_reason,
+            "logprob": sample.logprob,
+        }
+
+    def sampled(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
+        sampler = open_sampler(model, adapter, decoding, tokenizer, report)
+        done_ids = {prompt_id for entry in done for prompt_id in entry}
+        missing = (prompt for prompt in prompts if prompt.prompt_id not in done_ids)
+        batch_of = records.batch_numbers((prompt.task_id for prompt in prompts), tasks_per_batch)
+        requests = [request_of(prompt, str(batch_of[prompt.task_id]), decoding.seed, tokenizer) for prompt in missing]
+        # an entry per batch, so that prompts that were sampled together are never resumed separately
+        for batch in sampler.sample(requests):
+            if any(math.isnan(sample.logprob) for samples in batch.values() for sample in samples):
+                raise NotFiniteError(model.path)  # vLLM does not check
+            yield {name: [completion(sample) for sample in samples] for name, samples in batch.items()}
+
+    settings = {
+        "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
+        **attempt_settings(model, decoding, tasks_per_batch),
+        "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
+    }
+    n_attempts = sum(prompt.n_predictions for prompt in prompts)
+    completions: Entry = {}
+    for entry in resumed(output, settings, adapter, n_attempts, "attempt", sampled):
+        completions |= entry
+    for prompt in prompts:
+        detail = domain.attempt_detail(prompt)
+        own = {} if detail is None else {"detail": detail}
+        for number, sampled_completion in enumerate(completions[prompt.prompt_id]):
+            yield domain.attempt_class(
+                attempt_id=records.attempt_id(prompt.prompt_id, number),
+                prompt_id=prompt.prompt_id,
+                task_id=prompt.task_id,
+                turn=prompt.turn,
+                parent_id=prompt.parent_id,
+                model=model.path,
+                adapter=str(adapter or ""),
+                seed=decoding.seed,
+                temperature=decoding.temperature,
+                top_p=decoding.top_p,
+                completion=begun_answer(prompt) + sampled_completion["text"],
+                n_prompt_tokens=prompt.n_tokens,
+                n_tokens=sampled_completion["n_tokens"],
+                finish_reason=sampled_completion["finish_reason"],
+                logprob=sampled_completion["logprob"],
+                **own,
+            )
+
+
+def request_of(prompt: Prompt, group: str, seed: int, tokenizer: Any) -> Request:
+    # without special tokens: the chat template has written the start token
+    ids = tokenizer(prompt.text, add_special_tokens=False)["input_ids"]
+    return Request(prompt.prompt_id, group, ids, prompt.n_predictions, stream_seed(seed, "sample", prompt.prompt_id))
 
 
 def grade(
