@@ -16,7 +16,7 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import TimeIsUp, defined_by, reason_of, time_limit, without_exit
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
-from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool, ToolDown
+from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, ToolDown
 from arc_refinery.tool_use.config.experiment import ToolChoice
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature, signatures
 
@@ -74,12 +74,11 @@ def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
         ) from error
 
 
-class ProcessTool(DirectTool):
+class ProcessTool(Tool):
     """A function or method that runs in this process."""
 
     def __init__(self, choice: ToolChoice, signature: ToolSignature, function: Callable[..., Any]) -> None:
         self.signature = signature
-        self.max_result_chars = choice.max_result_chars
         self._seconds = choice.seconds or PROCESS_SECONDS
         self._choice = choice
         self._function = function
@@ -106,13 +105,12 @@ class ProcessTool(DirectTool):
                 return result
 
 
-class SandboxedTool:
+class SandboxedTool(Tool):
     """A function or method that runs in the sandbox."""
 
     def __init__(self, choice: ToolChoice, code: OwnCode, signature: ToolSignature, earlier: list[str] | None) -> None:
         """`earlier` are the successful calls of the episode's instance, shared by its methods; None for a function."""
         self.signature = signature
-        self.max_result_chars = choice.max_result_chars
         self._seconds = choice.seconds
         self._code = code
         self._earlier = earlier

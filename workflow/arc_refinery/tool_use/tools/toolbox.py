@@ -79,7 +79,16 @@ class Toolbox:
 
     def run(self, name: str, arguments: dict[str, Any]) -> CallResult:
         """Run a parsed call and return its result."""
-        return self._finish(self._run(name, arguments))
+        running = self._run(name, arguments)
+        try:
+            script = next(running)
+            while True:
+                assert self.executor is not None
+                (outcome,) = self.executor.run([script])
+                script = running.send(outcome)
+        except StopIteration as finished:
+            result: CallResult = finished.value
+            return result
 
     def answer(self, turn: ParsedTurn, calls_left: int) -> Generator[Script, Outcome, list[CallResult]]:
         """Run the calls of a turn, one after the other; yield scripts to execute, and return the results."""
@@ -123,17 +132,6 @@ class Toolbox:
         except ToolDown as down:
             return CallResult("", name, failure=str(down))
         return CallResult(self._truncated(begun, tool), name)
-
-    def _finish(self, running: Generator[Script, Outcome, CallResult]) -> CallResult:
-        try:
-            script = next(running)
-            while True:
-                assert self.executor is not None
-                (outcome,) = self.executor.run([script])
-                script = running.send(outcome)
-        except StopIteration as finished:
-            result: CallResult = finished.value
-            return result
 
     @property
     def _example(self) -> str:
@@ -189,7 +187,10 @@ def _tools(choice: ToolName | ToolChoice, folder: Path | None) -> Sequence[Tool]
     if isinstance(choice, str):
         choice = _plain_choice(choice)
     code = choice.own_code
-    return own_tools(choice, code) if code else [BUILT_IN[choice.tool](choice, folder)]  # type: ignore[index]
+    tools = own_tools(choice, code) if code else [BUILT_IN[choice.tool](choice, folder)]  # type: ignore[index]
+    for tool in tools:
+        tool.max_result_chars = choice.max_result_chars
+    return tools
 
 
 @cache
