@@ -204,16 +204,6 @@ def test_there_are_as_many_shards_as_there_are(setup: EpisodeSettings, tmp_path:
         next(run_shard(QUESTIONS, setup, shard, 2, tmp_path / "000.parquet"))
 
 
-@pytest.mark.parametrize(
-    "none", [lambda setup: replace(setup, n_predictions=0), lambda setup: replace(setup, questions_per_batch=0)]
-)
-def test_nothing_is_played_no_times(
-    setup: EpisodeSettings, tmp_path: Path, none: Callable[[EpisodeSettings], EpisodeSettings]
-):
-    with pytest.raises(InputError, match="expected at least 1"):
-        next(run_shard(QUESTIONS, none(setup), 0, 1, tmp_path / "000.parquet"))
-
-
 def test_the_likeliest_token_alone_is_greedy(setup: EpisodeSettings, tmp_path: Path):
     def turns(**changes: float) -> list[tuple[str, tuple[int, ...]]]:
         generation = setup.generation.model_copy(update=changes)
