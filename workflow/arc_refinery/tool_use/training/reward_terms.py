@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from arc_refinery.records.tool_use import Call, EpisodeMessage, Question
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
-from arc_refinery.tool_use.episodes.episodes import Rollout
+from arc_refinery.tool_use.episodes.episodes import Rollout, calls_by_turn
 from arc_refinery.tool_use.grading.answers import final_number, final_text, marked_number, marked_text
 from arc_refinery.tool_use.grading.rewards import EpisodeGrade, defines_tested
 
@@ -43,16 +43,8 @@ class ScoredEpisode:
 
     @property
     def calls_by_turn(self) -> list[list[Call]]:
-        """The calls of each turn of the model; those whose results had no room were the last turn's."""
-        turns: list[list[Call]] = []
-        calls = iter(self.calls)
-        for message in self.messages:
-            if message.role == "assistant":
-                turns.append([])
-            elif message.role == "tool":
-                turns[-1].append(next(calls))
-        turns[-1] += calls
-        return turns
+        """The calls of each turn of the model."""
+        return calls_by_turn(self.messages, self.calls)
 
     @property
     def final_text(self) -> str:
