@@ -122,7 +122,7 @@ class Offer:
 
         tokenizer, schemas, limits = load_tokenizer(model_path), Toolbox(self.tools).schemas, self.generation
         renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
-        renderer.check_stop_token()
+        _ = renderer.stop_id  # raises if the model has no such token
         renderer = with_call_format(renderer, limits.call_format)
         renderer.check()
         return renderer
