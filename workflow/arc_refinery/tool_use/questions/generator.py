@@ -117,7 +117,7 @@ def _story(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[s
         lines.append(line)
     if len(lines) == n_steps:
         return " ".join([*sentences, f"How many {things} are there?"]), lines, value
-    ending, line, value = rng.choice((_counted, _sold, _shared, _left_over))(rng, who, things, value, digits)
+    ending, line, value = _ending(rng, who, things, value, digits)
     return " ".join([*sentences, ending]), [*lines, line], value
 
 
@@ -143,26 +143,18 @@ def _event(rng: random.Random, who: str, things: str, value: int, digits: tuple[
     return sentence, _line("Then there are", f"{value} + {number}", value + number, things), value + number
 
 
-def _counted(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
-    sentence, line, value = _event(rng, who, things, value, digits)
-    return f"{sentence} How many {things} are there now?", line, value
-
-
-def _sold(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> _Event:
-    price = rng.randrange(3, 100)
-    sentence = f"{who} sells all of them for ${price} each. How many dollars does {who} get?"
-    return sentence, _line(f"{who} gets", f"{value} * {price}", value * price, "dollars"), value * price
-
-
-def _shared(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
-    schools = _divisor(rng, value)
-    if schools == 1:
-        return _left_over(rng, who, things, value, digits)
-    sentence = f"{who} shares them equally among {schools} schools. How many {things} does each school get?"
-    return sentence, _line("Each school gets", f"{value} / {schools}", value // schools, things), value // schools
-
-
-def _left_over(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> _Event:
+def _ending(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
+    kind = rng.choice(("counted", "sold", "shared", "left over"))
+    if kind == "counted":
+        sentence, line, value = _event(rng, who, things, value, digits)
+        return f"{sentence} How many {things} are there now?", line, value
+    if kind == "sold":
+        price = rng.randrange(3, 100)
+        sentence = f"{who} sells all of them for ${price} each. How many dollars does {who} get?"
+        return sentence, _line(f"{who} gets", f"{value} * {price}", value * price, "dollars"), value * price
+    if kind == "shared" and (schools := _divisor(rng, value)) > 1:
+        sentence = f"{who} shares them equally among {schools} schools. How many {things} does each school get?"
+        return sentence, _line("Each school gets", f"{value} / {schools}", value // schools, things), value // schools
     size = rng.randrange(12, 100)
     sentence = f"{who} fills bags with {size} {things} each, as many as possible. How many {things} are left over?"
     return sentence, _line("Left over are", f"{value} % {size}", value % size, things), value % size

@@ -36,18 +36,14 @@ def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterat
 def _rows(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
     match settings.source:
         case "generator":
-            return _generated(settings, split, seed)
+            seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
+            for number in range(settings.n_questions or 0):
+                level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
+                yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
         case "file":
-            return questions_from_file(Path(str(settings.path)), settings.form)
+            yield from questions_from_file(Path(str(settings.path)), settings.form)
         case "hub":
             raise InputError(f"{settings.name}: {FETCH_FIRST}")
-
-
-def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
-    seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
-    for number in range(settings.n_questions or 0):
-        level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
-        yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,5 +107,4 @@ def _identity(question: Question) -> Identity:
     """Return what a question is recognized by: without the test that MBPP's are shown with, and only MBPP's by id."""
     name = question.question_id.rpartition("/")[2]
     text = question.text.partition(SHOWN_TEST)[0] if question.asserts else question.text
-    statements = question.asserts.statements if question.asserts else ()
-    return Identity.of(name if name.startswith(MBPP_ID) else "", text, statements)
+    return Identity.of(name if name.startswith(MBPP_ID) else "", text, question.suite.asserts.statements)
