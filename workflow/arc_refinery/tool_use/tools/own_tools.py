@@ -29,12 +29,21 @@ _INSTANCE = "_instance_of_this_episode"
 def own_tools(choice: ToolChoice, code: OwnCode) -> list[Tool]:
     """Return the tools of an episode."""
     tools = _signatures(code)
-    if choice.where == "process":
-        return _in_process(choice, code, tools)
+    if choice.where == "sandbox":
+        calls: list[str] | None = [] if _is_class(code) else None  # shared by the methods of an instance
+        return [SandboxedTool(choice, code, tool, calls) for tool in tools]
+    defined = defined_by(code)
     if not _is_class(code):
-        return [SandboxedTool(choice, code, tools[0], None)]
-    calls: list[str] = []  # shared by the methods of an instance
-    return [SandboxedTool(choice, code, tool, calls) for tool in tools]
+        return [ProcessTool(choice, tools[0], defined)]
+
+    @cache
+    def instance() -> Any:
+        return defined()
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda **arguments: getattr(instance(), name)(**arguments)
+
+    return [ProcessTool(choice, tool, method(tool.name)) for tool in tools]
 
 
 def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
@@ -160,21 +169,6 @@ def _before(code: OwnCode) -> tuple[str, ...]:
     """Return the sources that define a tool: the file, and for a class an instance."""
     instance = (f"{_INSTANCE} = {code.name}()",) if _is_class(code) else ()
     return (_source(code), inspect.getsource(_result_as_text), *instance)
-
-
-def _in_process(choice: ToolChoice, code: OwnCode, tools: list[ToolSignature]) -> list[Tool]:
-    defined = defined_by(code)
-    if not _is_class(code):
-        return [ProcessTool(choice, tools[0], defined)]
-
-    @cache
-    def instance() -> Any:
-        return defined()
-
-    def method(name: str) -> Callable[..., Any]:
-        return lambda **arguments: getattr(instance(), name)(**arguments)
-
-    return [ProcessTool(choice, tool, method(tool.name)) for tool in tools]
 
 
 # Read once: each of thousands of episodes has its own tools.
