@@ -5,7 +5,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from written_turns import END, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
+from written_turns import (
+    END,
+    LIMITS,
+    NO_THOUGHT,
+    NOTES,
+    OTHER_END,
+    loss_mask,
+    make_renderer,
+    questions,
+    tokens_of,
+    turn,
+)
 
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault
@@ -93,5 +104,5 @@ def test_demonstrations_have_the_mask_of_trls_template_for_qwen3(thinking: bool,
                 mask[index] = 0
             if not thinking and ids[index : index + len(nothing_thought)] == nothing_thought:
                 mask[index : index + len(nothing_thought)] = [0] * len(nothing_thought)
-        assert renderer.tokens(renderer.segments(messages)) == (ids[:-1], mask[:-1])
+        assert tokens_of(renderer, renderer.segments(messages)) == (ids[:-1], mask[:-1])
         assert mask[:-1] == loss_mask(ids[:-1], tokenizer, thinking)

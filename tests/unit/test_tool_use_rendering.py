@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from checkout import TINY, TINY_TOOLS
+from written_turns import tokens_of
 
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Segment
@@ -166,8 +167,7 @@ def test_tokens_are_those_of_each_segment_by_itself(renderer: Make):
     """`ha` is one token, so the pieces of the last segment, `h` and `a`, must not be merged over their border."""
     own = renderer()
     assert len(own.ids(" ha")) == 1
-    segments = [Segment(f"{HEADER} h", False), Segment(f"at{END}", True)]
-    ids, mask = own.tokens(segments)
+    ids, mask = tokens_of(own, [Segment(f"{HEADER} h", False), Segment(f"at{END}", True)])
     assert ids == own.ids(f"{HEADER} h") + own.ids(f"at{END}") != own.ids(f"{HEADER} hat{END}")
     assert mask == [0] * len(own.ids(f"{HEADER} h")) + [1] * len(own.ids(f"at{END}"))
 
