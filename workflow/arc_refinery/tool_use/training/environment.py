@@ -35,8 +35,7 @@ from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
-from arc_refinery.tool_use.training.failures import FailureLimit, spread, without_failed
-from arc_refinery.tool_use.training.reward_terms import scored_episode
+from arc_refinery.tool_use.training.reward_terms import FailureLimit, scored_episode, spread, without_failed
 from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.rewards import Reward
 from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
@@ -146,7 +145,7 @@ class Rewards:
         earned = self.reward.earned(values, [ended.n_turns for ended in finished])
         self.scored = [
             ScoredCompletion(
-                _sampled(episode),
+                [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled],
                 episode.ending in ("truncated", "tokens"),
                 reward,
                 "failed" if has_failed else "",
@@ -166,10 +165,6 @@ class Rewards:
         for name, value in metrics.items():
             log_metric(name, value)
         return rewards
-
-
-def _sampled(episode: Rollout) -> list[int]:
-    return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
 
 
 def _turns(mask: Sequence[int]) -> list[int]:
