@@ -329,6 +329,7 @@ def test_long_texts_are_read_in_time(text: str):
 
 
 NUMBER = make_question(reference="42")
+NOT_STARTED = (Executor.__new__(Executor),) * 2
 
 
 @pytest.mark.parametrize(
@@ -342,20 +343,16 @@ NUMBER = make_question(reference="42")
     ],
 )
 def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
-    (graded,) = grade_episodes([turn], [NUMBER], None, None)
+    (graded,) = grade_episodes([turn], [NUMBER], *NOT_STARTED)
     assert graded.reward == reward
 
 
 def test_kinds_are_graded_side_by_side():
-    code = make_question(kind="code_exec", reference="def f(): return 1")
-    with pytest.raises(ValueError, match="code_exec need executors"):
-        grade_episodes(["", ""], [NUMBER, code], None, None)
     text = make_question(kind="exact_match", reference="here")
-    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
+    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], *NOT_STARTED)
     assert [(answer.reward, answer.answer) for answer in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
 
 
 def test_one_executor_is_not_enough():
-    executor = Executor.__new__(Executor)  # nothing is started
     with pytest.raises(ValueError, match="an executor each"):
-        grade_episodes([""], [make_question(kind="code_exec")], executor, executor)
+        grade_episodes([""], [make_question(kind="code_exec")], *NOT_STARTED)

@@ -42,23 +42,25 @@ def exact_match(text: str, reference: str) -> float:
 def grade_episodes(
     turns: Sequence[str],
     questions: Sequence[Question],
-    candidates: Executor | None,
-    graders: Executor | None,
+    candidates: Executor,
+    graders: Executor,
     call_format: CallFormat = HERMES,
 ) -> list[EpisodeGrade]:
     """Grade the last turns of episodes, without their thinking; a turn with a call is not an answer.
 
-    Questions of kind `code_exec` need both executors (see `run_asserts`). A failing answer is a grade; a failing
+    The executors are those of `run_asserts`, for questions of kind `code_exec`. A failing answer is a grade; a failing
     sandbox raises.
     """
     answers = [parse_turn(turn, call_format).answer for turn in turns]
     indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
     tested: dict[int, tuple[str | None, AssertsReport]] = {}
     if indices:
-        if candidates is None or graders is None:
-            raise ValueError("questions of kind code_exec need executors")
-        programs = [_program(answers[index] or "", questions[index]) for index in indices]
-        reports = run_asserts(programs, [questions[index].suite for index in indices], candidates, graders)
+        suites = [questions[index].suite for index in indices]
+        programs = [
+            final_program(answers[index] or "", suite.asserts.statements)
+            for index, suite in zip(indices, suites, strict=True)
+        ]
+        reports = run_asserts(programs, suites, candidates, graders)
         tested = dict(zip(indices, zip(programs, reports, strict=True), strict=True))
     return [
         _grade(answer, question, *tested.get(index, (None, None)))
@@ -78,10 +80,6 @@ def _grade(answer: str | None, question: Question, program: str | None, report: 
         case "code_exec":
             assert report is not None
             return EpisodeGrade(float(report.is_passed), program or "", report)
-
-
-def _program(answer: str, question: Question) -> str | None:
-    return final_program(answer, question.asserts.statements if question.asserts else ())
 
 
 def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
