@@ -1,7 +1,7 @@
 """The stages of tool use, in running order: plain functions (arc_refinery.stages)."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -158,8 +158,6 @@ class Offer:
 
     def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
-        for offered in (self.tools, *self.tools_of_sets.values()):
-            Toolbox(offered)  # raises if two tools have one name
         check_own_tools(self._all(), executor)
 
         def toolbox(question: Question) -> Toolbox:
@@ -205,7 +203,6 @@ def conversations(
         "without_tools": without_tools,
         "n_questions": n_questions,
     }
-    _check_sets(questions, tools_of_sets)
     n_read, n_without, n_long = 0, 0, 0
     renderer = offer.renderer(model.path)
     check_template(renderer.tokenizer)  # now, not after SFT
@@ -282,7 +279,6 @@ def train(
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
         from arc_refinery.training.rewards import Reward
 
-        _check_sets(data, tools_of_sets)
         questions = [question for _, question in records.read_all(data, Question)]
         with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
             renderer = offer.renderer(model.path)
@@ -363,16 +359,6 @@ def episodes(
         settings, notes = setup.settings() | {"lora_path": adapter}, {CALL_FORMAT: renderer.call_format.name}
         records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])
     progress_path(output).unlink()
-
-
-def _check_sets(paths: Iterable[Path], named: Iterable[str]) -> None:
-    """Raise `InputError` if a set with tools of its own has no question."""
-    ids = [text for path in paths for text in records.texts(path, Question, "question_id")]
-    there = {text.partition("/")[0] for text in ids}
-    if unknown := sorted(set(named) - there):
-        raise InputError(
-            f"tools_of_sets names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; correct it"
-        )
 
 
 @contextmanager
