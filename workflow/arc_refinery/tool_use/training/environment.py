@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature
 from itertools import accumulate, pairwise
@@ -290,9 +290,9 @@ class ToolEnvironment:
     executors: tuple[Executor, Executor]  # run programs; compare their values
     files_hash: str  # hash of what tools read
     seed: int
-    reward: Reward = field(default_factory=lambda: Reward(CORRECT, REWARDS))
 
     def __post_init__(self) -> None:
+        self.reward = Reward(self.training.rewards, REWARDS)
         self.tool_sets: list[list[ToolSignature]] = []  # all different ones
         rows = []
         for question in self.questions:
@@ -301,8 +301,6 @@ class ToolEnvironment:
                 self.tool_sets.append(tools)
             row = {"prompt": self.renderer.opening(question.text), "question_id": question.question_id}
             rows.append(row | {"environment": str(self.tool_sets.index(tools))})
-        if not any(self.tool_sets):  # TRL would run no episodes
-            raise InputError("no tools are offered, and episodes are trained with some; name them with --tools")
         if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
             rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
