@@ -159,7 +159,8 @@ class ToolRenderer:
                 return [self._tokenised_again(item) for item in value]
             case dict():
                 return {key: self._tokenised_again(item) for key, item in value.items()}
-        return value
+            case _:
+                return value
 
     @cached_property
     def _opened_thought(self) -> str:
