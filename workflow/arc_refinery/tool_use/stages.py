@@ -1,6 +1,7 @@
 """The stages of tool use, in running order: plain functions (arc_refinery.stages)."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +34,6 @@ from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurement
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.config.rewards import REWARDS
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -62,7 +62,7 @@ def questions(
 
     The generator trains on 7 texts of 8. Questions of the sets `heldout` are removed from this one.
     """
-    from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
+    from arc_refinery.tool_use.questions.sources import check_references, questions_of, without_heldout
 
     read = list(questions_of(questions, split, seed))
     held_out = (question for path in heldout for question in records.read(path, Question))
@@ -70,31 +70,26 @@ def questions(
     for reason, n in sorted(reasons.items()):
         logging.warning("%d questions were left out: %s", n, reason)
     with _two(sandbox) as executors:
-        checked = with_valid_reference(unseen, *executors)
-    _name_them("left out, because its own program does not pass its tests", checked.failing)
-    _name_them("kept, with fewer asserts", checked.unchecked)
-    if n_shown := sum(
-        question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in checked.questions
-    ):
+        failing, unchecked = check_references(unseen, *executors)
+    _name_them("left out, because its own program does not pass its tests", failing)
+    _name_them("kept, with fewer asserts", unchecked)
+    valid = [question for question in unseen if question.question_id not in failing]
+    if n_shown := sum(question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in valid):
         logging.warning(
             "%d questions show what all of their asserts call: a program that returns the shown values is correct, and "
             "the reward term passed_tests is 0. Give them more asserts",
             n_shown,
         )
-    if not checked.questions:
+    if not valid:
         raise InputError(
             f"{questions.path or questions.name}: no question is left of {len(read)}: {len(read) - len(unseen)} are "
-            f"held out, the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
+            f"held out, the programs of {len(failing)} do not pass their own tests. Choose other data"
         )
     settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING, EPISODES)), "split": split}
-    notes: dict[str, Any] = {
-        "n_held_out": len(read) - len(unseen),
-        "failing": checked.failing,
-        "unchecked": checked.unchecked,
-    }
+    notes: dict[str, Any] = {"n_held_out": len(read) - len(unseen), "failing": failing, "unchecked": unchecked}
     if reasons:
         notes["held_out"] = reasons
-    records.write(output, Question, checked.questions, seed, settings, lambda: notes)
+    records.write(output, Question, valid, seed, settings, lambda: notes)
 
 
 def _name_them(what: str, reasons: Mapping[str, str]) -> None:
@@ -203,7 +198,7 @@ def conversations(
         "without_tools": without_tools,
         "n_questions": n_questions,
     }
-    n_read, n_without, n_long = 0, 0, 0
+    counts = Counter(n_questions=0, n_without=0, n_too_long=0)
     renderer = offer.renderer(model.path)
     check_template(renderer.tokenizer)  # now, not after SFT
     longest_prompt = model.window - generation.max_episode_tokens
@@ -211,25 +206,21 @@ def conversations(
         toolbox = offer.toolboxes(executor, renderer.call_format)
 
         def written() -> Iterator[Conversation]:
-            nonlocal n_read, n_without, n_long
             first = ((path, one) for path in questions for one in islice(records.read(path, Question), n_questions))
             for _, question in records.distinct(first):
-                n_read += 1
+                counts["n_questions"] += 1
                 opened = toolbox(question)
                 demonstration = conversation(question, opened, renderer.offering(opened.schemas), without_tools, seed)
                 if demonstration is None:
-                    n_without += 1
+                    counts["n_without"] += 1
                 elif _is_short_enough(demonstration, renderer, generation, longest_prompt):
                     yield demonstration
                 else:
-                    n_long += 1
+                    counts["n_too_long"] += 1
 
-        def facts() -> dict[str, int]:
-            return {"n_questions": n_read, "n_without": n_without, "n_too_long": n_long}
-
-        records.write(output, Conversation, written(), seed, settings, facts)
+        records.write(output, Conversation, written(), seed, settings, lambda: dict(counts))
     message = "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
-    logging.info(message + "%d were too long for an episode", records.count(output), n_read, n_without, n_long)
+    logging.info(message + "%d were too long for an episode", records.count(output), *counts.values())
 
 
 def _is_short_enough(
@@ -277,7 +268,6 @@ def train(
 
     def environment() -> "Iterator[ToolEnvironment]":
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
-        from arc_refinery.training.rewards import Reward
 
         questions = [question for _, question in records.read_all(data, Question)]
         with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
@@ -294,7 +284,6 @@ def train(
                 executors=executors,
                 files_hash=offer.files_hash(),
                 seed=seed,
-                reward=Reward(grpo.rewards, REWARDS),
             )
 
     job = TrainingJob(

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -46,19 +46,13 @@ def _rows(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Ques
             raise InputError(f"{settings.name}: {FETCH_FIRST}")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedQuestions:
-    """Questions whose reference passes its asserts, and reports on the others, by question id."""
+def check_references(
+    questions: Iterable[Question], candidates: Executor, graders: Executor
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return why reference programs do not pass their asserts, and why some asserts of the others cannot be checked.
 
-    questions: list[Question]
-    failing: dict[str, str]  # why the reference does not pass
-    unchecked: dict[str, str]  # why some asserts of a question in `questions` cannot be checked
-
-
-def with_valid_reference(questions: Sequence[Question], candidates: Executor, graders: Executor) -> CheckedQuestions:
-    """Keep the questions whose reference program passes its asserts.
-
-    With the others, correct and wrong programs could not be distinguished, and GRPO would learn nothing.
+    Both by question id. With the first, correct and wrong programs could not be distinguished, and GRPO would learn
+    nothing.
     """
     with_asserts = [question for question in questions if question.kind == "code_exec"]
     failing: dict[str, str] = {}
@@ -73,8 +67,7 @@ def with_valid_reference(questions: Sequence[Question], candidates: Executor, gr
         elif problem:
             n = sum(result.outcome is not AssertOutcome.passed for result in report.asserts)
             unchecked[question.question_id] = f"{n} of {len(report.asserts)} asserts, first {problem}"
-    valid = [question for question in questions if question.question_id not in failing]
-    return CheckedQuestions(valid, failing, unchecked)
+    return failing, unchecked
 
 
 def _problem(report: AssertsReport) -> str:
