@@ -324,6 +324,11 @@ class ToolEnvironment:
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         tokenizer.eos_token = self.generation.stop_token
+        questions = {question.question_id: question for question in self.questions}
+        factories = {  # by the name in a row's column `environment`
+            str(index): partial(environment_class(tools), questions, self.open_toolbox)
+            for index, tools in enumerate(self.tool_sets)
+        }
         return ToolTrainer(
             self.renderer,
             self.generation,
@@ -334,15 +339,6 @@ class ToolEnvironment:
                 self.generation.max_episode_tokens,
                 self.reward,
             ),
-            environment_factory=self._factories(),
+            environment_factory=factories if len(factories) > 1 else factories["0"],
             **arguments,
         )
-
-    def _factories(self) -> Any:
-        """Return what makes an environment, by the name in a row's column `environment` if there are several."""
-        questions = {question.question_id: question for question in self.questions}
-        factories = {
-            str(index): partial(environment_class(tools), questions, self.open_toolbox)
-            for index, tools in enumerate(self.tool_sets)
-        }
-        return factories if len(factories) > 1 else factories["0"]
