@@ -36,6 +36,7 @@ class Case(NamedTuple):
 CHATML_ENDS = (CHATML_END, CHATML_END, OTHER_END)
 CASES = [
     Case("qwen3", True, HEADER, CALLS, CHATML_ENDS),
+    Case("qwen3", False, HEADER + NO_THOUGHT, CALLS, CHATML_ENDS),
     Case("qwen2_5", False, HEADER, CALLS, CHATML_ENDS),
     Case("qwen3_5_think", True, f"{HEADER}<think>\n", XML_CALLS, CHATML_ENDS),
     Case("qwen3_5_think", False, HEADER + NO_THOUGHT, XML_CALLS, CHATML_ENDS),
