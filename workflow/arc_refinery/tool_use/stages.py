@@ -31,7 +31,7 @@ from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Conversation, Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
-from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
@@ -110,18 +110,6 @@ class Offer:
     tools_of_sets: Mapping[str, Tools] = field(default_factory=dict)  # sets with their own
     files: Path | None = None  # folder for read_file, with one folder per question
 
-    def renderer(self, model_path: str) -> "ToolRenderer":
-        """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
-        from arc_refinery.models.tokenizers import load_tokenizer
-        from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
-
-        tokenizer, schemas, limits = load_tokenizer(model_path), Toolbox(self.tools).schemas, self.generation
-        renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
-        _ = renderer.stop_id  # raises if the model has no such token
-        renderer = with_call_format(renderer, limits.call_format)
-        renderer.check()
-        return renderer
-
     def _all(self) -> list[ToolChoice]:
         return [*self.tools, *(tool for tools in self.tools_of_sets.values() for tool in tools)]
 
@@ -151,21 +139,32 @@ class Offer:
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
 
-    def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
-        """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
+    def open(self, model_path: str, executor: Executor) -> tuple["ToolRenderer", Callable[[Question], Toolbox]]:
+        """Return the renderer of prompts and turns, and what opens the tools of an episode.
+
+        Raise `InputError` unless the model's chat template supports tool calls, and own tools can be loaded.
+        """
+        from arc_refinery.models.tokenizers import load_tokenizer
+        from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
+
+        tokenizer, schemas, limits = load_tokenizer(model_path), Toolbox(self.tools).schemas, self.generation
+        renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
+        _ = renderer.stop_id  # raises if the model has no such token
+        renderer = with_call_format(renderer, limits.call_format)
+        renderer.check()
         check_own_tools(self._all(), executor)
 
-        def toolbox(question: Question) -> Toolbox:
+        def open_toolbox(question: Question) -> Toolbox:
             return Toolbox(
                 self.tools_of_sets.get(question.question_id.partition("/")[0], self.tools),
                 executor,
                 self.files and self.files / question.question_id,
-                self.generation.max_result_chars,
-                self.generation.max_calls_per_turn,
-                call_format,
+                limits.max_result_chars,
+                limits.max_calls_per_turn,
+                renderer.call_format,
             )
 
-        return toolbox
+        return renderer, open_toolbox
 
 
 def conversations(
@@ -199,17 +198,16 @@ def conversations(
         "n_questions": n_questions,
     }
     counts = Counter(n_questions=0, n_without=0, n_too_long=0)
-    renderer = offer.renderer(model.path)
-    check_template(renderer.tokenizer)  # now, not after SFT
     longest_prompt = model.window - generation.max_episode_tokens
     with sandbox.executor(1, offer.modules()) as executor:
-        toolbox = offer.toolboxes(executor, renderer.call_format)
+        renderer, open_toolbox = offer.open(model.path, executor)
+        check_template(renderer.tokenizer)  # now, not after SFT
 
         def written() -> Iterator[Conversation]:
             first = ((path, one) for path in questions for one in islice(records.read(path, Question), n_questions))
             for _, question in records.distinct(first):
                 counts["n_questions"] += 1
-                opened = toolbox(question)
+                opened = open_toolbox(question)
                 demonstration = conversation(question, opened, renderer.offering(opened.schemas), without_tools, seed)
                 if demonstration is None:
                     counts["n_without"] += 1
@@ -271,9 +269,8 @@ def train(
 
         questions = [question for _, question in records.read_all(data, Question)]
         with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
-            renderer = offer.renderer(model.path)
+            renderer, open_toolbox = offer.open(model.path, executors[0])
             check_template(renderer.tokenizer)
-            open_toolbox = offer.toolboxes(executors[0], renderer.call_format)
             yield ToolEnvironment(
                 questions=fitting(questions, renderer, open_toolbox, model.window, generation.max_episode_tokens),
                 renderer=renderer,
@@ -330,13 +327,13 @@ def episodes(
     check_model(model, adapter)
     offer = Offer(generation, tools, modules_of_python, files=files)
     with _two(sandbox, n_jobs, offer.modules()) as executors:
-        renderer = offer.renderer(model.path)
+        renderer, open_toolbox = offer.open(model.path, executors[0])
         setup = EpisodeSettings(
             model=model,
             adapter=adapter,
             generation=generation,
             renderer=renderer,
-            open_toolbox=offer.toolboxes(executors[0], renderer.call_format),
+            open_toolbox=open_toolbox,
             executors=executors,
             sandbox=sandbox,
             files_hash=offer.files_hash(),
