@@ -6,31 +6,18 @@ that no held-out text is ever in a training set, for any seeds.
 
 import hashlib
 import random
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from arc_refinery.seeding import stream_seed
 
-_Row = dict[str, Any]
 QuestionSplit = Literal["train", "heldout"]
 
 _HELD_OUT_ONE_IN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Difficulty:
-    """Difficulty of problems."""
-
-    steps: tuple[int, int]  # operations, minimum and maximum
-    digits: tuple[int, int]  # least and most digits of the numbers
-    stories: float  # share of word problems; the others are bare expressions
-
-
-_DIFFICULTIES = {
-    1: _Difficulty((1, 1), (3, 4), 0.3),
-    2: _Difficulty((2, 2), (3, 4), 0.6),
-    3: _Difficulty((3, 4), (3, 5), 0.8),
-}
+# By level: fewest and most operations; fewest and most digits of the numbers; share of word problems (the others are
+# bare expressions)
+_DIFFICULTIES = {1: ((1, 1), (3, 4), 0.3), 2: ((2, 2), (3, 4), 0.6), 3: ((3, 4), (3, 5), 0.8)}
 MAX_VALUE = 10**12  # largest intermediate result
 
 NAMES = "Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Kira Leo Mia Noah Olga Paul".split()  # noqa: SIM905
@@ -38,15 +25,13 @@ THINGS = "apples beads books bottles bricks cards coins eggs nails pencils plant
 ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 
 
-def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
+def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> dict[str, str]:
     """Return a problem: `question`; `answer` with one line per step, its calculation marked, and `#### number`."""
     rng = random.Random(stream_seed(seed, "gsm8k", level, split, index))
-    difficulty = _DIFFICULTIES[level]
+    steps, digits, stories = _DIFFICULTIES[level]
     while True:
-        n_steps = rng.randint(*difficulty.steps)
-        question, lines, value = (_story if rng.random() < difficulty.stories else _expression)(
-            rng, n_steps, difficulty.digits
-        )
+        n_steps = rng.randint(*steps)
+        question, lines, value = (_story if rng.random() < stories else _expression)(rng, n_steps, digits)
         if split_of(question) == split:
             return {"question": question, "answer": "\n".join([*lines, f"#### {value}"])}
 
