@@ -65,10 +65,6 @@ class Toolbox:
         self.call_format = call_format
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.tools)
-
-    @property
     def signatures(self) -> list[ToolSignature]:
         """The tools as described to the model, in TRL's order."""
         return [self.tools[name].signature for name in sorted(self.tools)]
