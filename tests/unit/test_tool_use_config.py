@@ -89,68 +89,32 @@ def nothing_trained(content: Content) -> None:
 
 # the key that the message begins with, and what else it names
 WRONG: dict[str, tuple[Change, str]] = {
-    "misspelt key": (
-        lambda c: c["generation"].update(max_call=3),
-        "generation.max_call",
-    ),
+    "misspelt key": (lambda c: c["generation"].update(max_call=3), "generation.max_call"),
     "missing section": (lambda c: c.pop("generation"), "generation"),
     "misspelt key in the only item of a list": (
         lambda c: c["data"]["heldout"][0].update(shard=2),
         "data.heldout.0.shard",
     ),
-    "no held-out set": (
-        lambda c: c["data"].update(heldout=[]),
-        "data.heldout",
-    ),
-    "generated texts": (
-        lambda c: train(c, form="text"),
-        "data.train.0 generator text file",
-    ),
+    "no held-out set": (lambda c: c["data"].update(heldout=[]), "data.heldout"),
+    "generated texts": (lambda c: train(c, form="text"), "data.train.0 generator text file"),
     "generator that is not told how many": (
         lambda c: c["data"]["train"][0].pop("n_questions"),
         "data.train.0 n_questions",
     ),
-    "file without a path": (
-        lambda c: train(c, source="file"),
-        "data.train.0 `file` `path`",
-    ),
+    "file without a path": (lambda c: train(c, source="file"), "data.train.0 `file` `path`"),
     "hub without a file name": (
         lambda c: train(c, source="hub", repository="openai/gsm8k"),
         "data.train.0 `hub` `repository` `filename`",
     ),
-    "revision of a generator": (
-        lambda c: train(c, revision="main"),
-        "data.train.0 revision",
-    ),
-    "no questions": (
-        lambda c: train(c, n_questions=0),
-        "data.train.0.n_questions 0",
-    ),
+    "revision of a generator": (lambda c: train(c, revision="main"), "data.train.0 revision"),
+    "no questions": (lambda c: train(c, n_questions=0), "data.train.0.n_questions 0"),
     "two sets of one name": (lambda c: train(c, name="arithmetic"), "data arithmetic"),
-    "set named like a folder": (
-        lambda c: train(c, name="training"),
-        "data training",
-    ),
-    "name that is no file name": (
-        lambda c: train(c, name="Sums/1"),
-        "data.train.0.name 'Sums/1'",
-    ),
-    "nothing to train on": (
-        lambda c: c["data"].pop("train"),
-        "data.train",
-    ),
-    "unknown tool": (
-        lambda c: c.update(tools=["browser"]),
-        "tools.0 'browser'",
-    ),
-    "tool that is neither a name nor a section": (
-        lambda c: c.update(tools=[3]),
-        "tools.0 3",
-    ),
-    "unknown tool of a set": (
-        lambda c: train(c, tools=["calculator", "mine.py:"]),
-        "data.train.0.tools.1 'mine.py:'",
-    ),
+    "set named like a folder": (lambda c: train(c, name="training"), "data training"),
+    "name that is no file name": (lambda c: train(c, name="Sums/1"), "data.train.0.name 'Sums/1'"),
+    "nothing to train on": (lambda c: c["data"].pop("train"), "data.train"),
+    "unknown tool": (lambda c: c.update(tools=["browser"]), "tools.0 'browser'"),
+    "tool that is neither a name nor a section": (lambda c: c.update(tools=[3]), "tools.0 3"),
+    "unknown tool of a set": (lambda c: train(c, tools=["calculator", "mine.py:"]), "data.train.0.tools.1 'mine.py:'"),
     "place of a built-in tool": (
         lambda c: c.update(tools=[{"tool": "execute_code", "where": "process"}]),
         "tools.0 where execute_code",
@@ -159,22 +123,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c.update(tools=[{"tool": "calculator", "seconds": 3}]),
         "tools.0 seconds calculator",
     ),
-    "tool that has nothing to read": (
-        lambda c: c.update(tools=["calculator", "read_file"]),
-        "data.files `read_file`",
-    ),
-    "tool of a set that has nothing to read": (
-        lambda c: train(c, tools=["read_file"]),
-        "data.files `read_file`",
-    ),
-    "all held out": (
-        all_held_out,
-        "training.grpo.n_heldout 8",
-    ),
-    "a day and more": (
-        lambda c: c.update(tools=[{"tool": "python", "seconds": 1e9}]),
-        "tools.0.seconds 86400",
-    ),
+    "tool that has nothing to read": (lambda c: c.update(tools=["calculator", "read_file"]), "data.files `read_file`"),
+    "tool of a set that has nothing to read": (lambda c: train(c, tools=["read_file"]), "data.files `read_file`"),
+    "all held out": (all_held_out, "training.grpo.n_heldout 8"),
+    "a day and more": (lambda c: c.update(tools=[{"tool": "python", "seconds": 1e9}]), "tools.0.seconds 86400"),
     "turn longer than an episode": (
         lambda c: c["generation"].update(max_turn_tokens=257),
         "generation max_turn_tokens 257 max_episode_tokens 256",
@@ -187,18 +139,9 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: (c["training"].pop("sft"), c["training"].pop("grpo")),
         "training `sft` `grpo`",
     ),
-    "equal names of arms": (
-        lambda c: arm(c, "sft").update(name="trained"),
-        "evaluation trained",
-    ),
-    "adapter of nothing": (
-        nothing_trained,
-        "evaluation.arms sft",
-    ),
-    "adapter of another method": (
-        only_grpo,
-        "evaluation.arms sft trained",
-    ),
+    "equal names of arms": (lambda c: arm(c, "sft").update(name="trained"), "evaluation trained"),
+    "adapter of nothing": (nothing_trained, "evaluation.arms sft"),
+    "adapter of another method": (only_grpo, "evaluation.arms sft trained"),
     "adapter of a seed that is not trained": (
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(adapter="seed-2")),
         "evaluation.arms sft seed-2 sft-seed-0, sft-seed-1, seed-0, seed-1",
@@ -207,14 +150,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(name="trained-seed-1", adapter="none")),
         "evaluation.arms trained-seed-1",
     ),
-    "comparison of one experiment": (
-        lambda c: c.update(compare=["a"]),
-        "compare a",
-    ),
-    "page that compares experiments": (
-        lambda c: c.update(experiment="compare"),
-        "experiment results/compare.md",
-    ),
+    "comparison of one experiment": (lambda c: c.update(compare=["a"]), "compare a"),
+    "page that compares experiments": (lambda c: c.update(experiment="compare"), "experiment results/compare.md"),
 }
 
 
