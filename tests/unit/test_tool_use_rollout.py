@@ -18,7 +18,7 @@ from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import Generation, Questions
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
-from arc_refinery.tool_use.grading.rewards import gsm8k
+from arc_refinery.tool_use.grading.answers import final_number
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.built_in_tools import Calculator
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -96,7 +96,7 @@ def test_each_question_is_played_so_many_times_and_graded(undisturbed: list[Epis
         written = "".join(said.content for said in episode.messages if said.role == "assistant")
         assert tokenizer.decode(sampled, skip_special_tokens=True) == written
         answer = parse_turn(episode.messages[-1].content).answer if episode.ending == "answer" else None
-        assert episode.reward == gsm8k(answer or "", references[episode.question_id])
+        assert episode.reward == float(str(final_number(answer or "")) == references[episode.question_id])
     assert len({episode.messages for episode in undisturbed}) > 7  # questions and repetitions are played apart
     assert any(len(episode.messages) > 1 for episode in undisturbed), (
         "or shards and interruptions are tested for little"

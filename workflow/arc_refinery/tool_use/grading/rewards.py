@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import called_names
-from arc_refinery.programs import defined_names, tested_program
+from arc_refinery.programs import tested_program
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
@@ -25,18 +25,6 @@ class EpisodeGrade:
     reward: float
     answer: str  # compared with the reference; empty if there is no answer
     report: AssertsReport | None = None  # for code_exec
-
-
-def gsm8k(text: str, reference: str) -> float:
-    """Return 1 if the number that a text gives as its answer is the reference."""
-    number = final_number(text)
-    return float(number is not None and number == final_number(f"#### {reference}"))
-
-
-def exact_match(text: str, reference: str) -> float:
-    """Return 1 if the text given as the answer is the reference."""
-    wanted = normalized(reference)
-    return float(bool(wanted) and final_text(text) == wanted)
 
 
 def grade_episodes(
@@ -74,9 +62,11 @@ def _grade(answer: str | None, question: Question, program: str | None, report: 
     match question.kind:
         case "gsm8k":
             number = final_number(answer)
-            return EpisodeGrade(gsm8k(answer, question.reference), "" if number is None else str(number))
+            is_right = number is not None and number == final_number(f"#### {question.reference}")
+            return EpisodeGrade(float(is_right), "" if number is None else str(number))
         case "exact_match":
-            return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
+            text, wanted = final_text(answer), normalized(question.reference)
+            return EpisodeGrade(float(bool(wanted) and text == wanted), text)
         case "code_exec":
             assert report is not None
             return EpisodeGrade(float(report.is_passed), program or "", report)
@@ -88,9 +78,3 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     None without a block. programs.py has the rule.
     """
     return tested_program(text, called_names(asserts))
-
-
-def defines_tested(program: str, asserts: Iterable[str]) -> bool:
-    """Return whether a program defines a function or class that the asserts call; any does if they call none."""
-    called = called_names(asserts)
-    return not called or bool(called & defined_names(program))

@@ -14,13 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from arc_refinery.asserts.split import called_names
 from arc_refinery.errors import InputError
+from arc_refinery.programs import defined_names
 from arc_refinery.records.tool_use import Call, EpisodeMessage, Question
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.episodes.episodes import Rollout, calls_by_turn
 from arc_refinery.tool_use.grading.answers import final_number, final_text, marked_number, marked_text
-from arc_refinery.tool_use.grading.rewards import EpisodeGrade, defines_tested
+from arc_refinery.tool_use.grading.rewards import EpisodeGrade
 
 N_STEPS = 50  # over which failures are counted
 UNREADABLE = ("malformed", "cut_off")  # faults of calls that are not written as they should be
@@ -78,7 +80,8 @@ class ScoredEpisode:
             case "exact_match":
                 return marked_text(text) is not None and bool(final_text(text))
             case "code_exec":
-                return bool(self.answer) and defines_tested(self.answer, question.suite.asserts.statements)
+                called = called_names(question.suite.asserts.statements)
+                return bool(self.answer) and (not called or bool(called & defined_names(self.answer)))
 
 
 def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade, max_tokens: int) -> ScoredEpisode:
