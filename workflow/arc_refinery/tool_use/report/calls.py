@@ -5,6 +5,7 @@ Eight episodes on one question answer 9, 23, 9, nothing, 9, 23, 10, 9:
 maj@8    the answer 9, with 4 of 7 votes
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import get_args
@@ -62,9 +63,8 @@ def majority(results: Results, episodes: pd.DataFrame) -> list[float]:
     """
     is_right: dict[str, float] = {}
     for question, rows in episodes[episodes["answer"] != ""].groupby("task_id"):
-        first = rows.drop_duplicates("answer").set_index("answer")
-        votes = rows["answer"].value_counts(sort=False).reindex(first.index)
-        is_right[str(question)] = float(rows.loc[rows["answer"] == votes.idxmax(), "solved"].any())
+        ((answer, _),) = Counter(rows["answer"]).most_common(1)  # the first one of equals
+        is_right[str(question)] = float(rows.loc[rows["answer"] == answer, "solved"].any())
     return [is_right.get(question, 0.0) for question in results.task_ids]
 
 
