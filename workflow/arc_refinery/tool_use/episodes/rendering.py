@@ -150,17 +150,22 @@ class ToolRenderer:
             yield Segment(self.turn(self._tokenised_again(message)) + self.stop_token, True)
             results = []
 
-    def _tokenised_again(self, value: Any) -> Any:
-        """Return a message without the text of special tokens, which the model could not write either."""
-        match value:
-            case str():
-                return without_marks(value, self.special)
-            case list():
-                return [self._tokenised_again(item) for item in value]
-            case dict():
-                return {key: self._tokenised_again(item) for key, item in value.items()}
-            case _:
-                return value
+    def _tokenised_again(self, message: ChatMessage) -> ChatMessage:
+        """Return an assistant's message without the text of special tokens, which the model could not write either."""
+        plain = message | {"content": without_marks(message["content"], self.special)}
+        if "tool_calls" in message:
+            plain["tool_calls"] = [
+                call | {"function": {"name": function["name"], "arguments": self._plain_texts(function["arguments"])}}
+                for call in message["tool_calls"]
+                for function in [call["function"]]
+            ]
+        return plain
+
+    def _plain_texts(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: without_marks(value, self.special) if isinstance(value, str) else value
+            for name, value in arguments.items()
+        }
 
     @cached_property
     def _opened_thought(self) -> str:
