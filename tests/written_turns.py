@@ -1,14 +1,14 @@
 """Turns of every kind, right and wrong, and a second reading of which tokens of an episode a model sampled."""
 
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from checkout import TINY_TOOLS
 from mbpp_rows import mbpp_row
 
-from arc_refinery.records.tool_use import Question
+from arc_refinery.records.tool_use import Question, Segment
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
@@ -26,6 +26,14 @@ def make_renderer(thinking: bool, tools: tuple[ToolName, ...] = ALL) -> ToolRend
     from arc_refinery.models.tokenizers import load_tokenizer  # it imports torch
 
     return ToolRenderer(load_tokenizer(TINY_TOOLS), Toolbox(tools).schemas, thinking, END)
+
+
+def tokens_of(renderer: ToolRenderer, segments: Iterable[Segment]) -> tuple[list[int], list[int]]:
+    """Ids and mask of a conversation, as SFT reads it."""
+    from arc_refinery.training.sft import SftRow, dataset  # it imports torch
+
+    (row,) = dataset([SftRow("", tuple(segments))], renderer.tokenizer)
+    return row["input_ids"], row["completion_mask"]
 
 
 def loss_mask(

@@ -55,7 +55,7 @@ def test_the_tools_can_be_called(executor: Executor):
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     check_files(experiment, "mine.yaml")
     tools = Toolbox(experiment.tools, executor)
-    assert tools.names == ("calculator", "capital", "note", "read_notes")
+    assert tuple(tools.tools) == ("calculator", "capital", "note", "read_notes")
     assert [
         tools.run(name, arguments).text
         for name, arguments in (

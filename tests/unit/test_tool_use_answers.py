@@ -5,9 +5,17 @@ from fractions import Fraction
 import pytest
 from factories import make_question
 
+from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.grading.answers import final_number, final_text
-from arc_refinery.tool_use.grading.rewards import exact_match, grade_episodes, gsm8k
+from arc_refinery.tool_use.grading.rewards import grade_episodes
+
+NOT_STARTED = (Executor.__new__(Executor),) * 2
+
+
+def reward_of(turn: str, question: Question) -> float:
+    (graded,) = grade_episodes([turn], [question], *NOT_STARTED)
+    return graded.reward
 
 
 @pytest.mark.parametrize(
@@ -265,7 +273,7 @@ def test_which_number_counts(text: str, number: str | None):
     ],
 )
 def test_numbers_are_compared_exactly(text: str, reference: str, reward: float):
-    assert gsm8k(text, reference) == reward
+    assert reward_of(text, make_question(reference=reference)) == reward
 
 
 @pytest.mark.parametrize(
@@ -294,7 +302,7 @@ def test_numbers_are_compared_exactly(text: str, reference: str, reward: float):
     ],
 )
 def test_texts_match_but_for_case_white_space_and_marks_around(text: str, reference: str, reward: float):
-    assert exact_match(text, reference) == reward
+    assert reward_of(text, make_question(kind="exact_match", reference=reference)) == reward
 
 
 def test_a_marked_text_is_taken_without_the_rest():
@@ -342,20 +350,15 @@ NUMBER = make_question(reference="42")
     ],
 )
 def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
-    (graded,) = grade_episodes([turn], [NUMBER], None, None)
-    assert graded.reward == reward
+    assert reward_of(turn, NUMBER) == reward
 
 
 def test_kinds_are_graded_side_by_side():
-    code = make_question(kind="code_exec", reference="def f(): return 1")
-    with pytest.raises(ValueError, match="code_exec need executors"):
-        grade_episodes(["", ""], [NUMBER, code], None, None)
     text = make_question(kind="exact_match", reference="here")
-    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], None, None)
+    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], *NOT_STARTED)
     assert [(answer.reward, answer.answer) for answer in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
 
 
 def test_one_executor_is_not_enough():
-    executor = Executor.__new__(Executor)  # nothing is started
     with pytest.raises(ValueError, match="an executor each"):
-        grade_episodes([""], [make_question(kind="code_exec")], executor, executor)
+        grade_episodes([""], [make_question(kind="code_exec")], *NOT_STARTED)

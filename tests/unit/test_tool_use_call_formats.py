@@ -171,27 +171,27 @@ JSON = '{"name": "calculator", "arguments": {"expression": "1 + 1"}}'
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "text", "calls"),
+    ("written", "text", "calls"),
     [
-        ("qwen-xml", f"So:\n\n<tool_call>\n{XML}\n</tool_call>", "So:", [WrittenCall(XML)]),
-        ("qwen-xml", f"<tool_call>{XML}</tool_call>\n<tool_call>{XML}</tool_call>", "", [WrittenCall(XML)] * 2),
+        (f"So:\n\n<tool_call>\n{XML}\n</tool_call>", "So:", [WrittenCall(XML)]),
+        (f"<tool_call>{XML}</tool_call>\n<tool_call>{XML}</tool_call>", "", [WrittenCall(XML)] * 2),
         # without the opening tag
-        ("qwen-xml", f"So: {XML}\n</tool_call>", "So:", [WrittenCall(XML)]),
-        ("qwen-xml", f"<tool_call>\n{XML}", "", [WrittenCall(XML, is_closed=False)]),
-        ("qwen-xml", "<tool_call>\n<function=calc", "", [WrittenCall("<function=calc", is_closed=False)]),
+        (f"So: {XML}\n</tool_call>", "So:", [WrittenCall(XML)]),
+        (f"<tool_call>\n{XML}", "", [WrittenCall(XML, is_closed=False)]),
+        ("<tool_call>\n<function=calc", "", [WrittenCall("<function=calc", is_closed=False)]),
         # tags inside a value
         *(
-            ("qwen-xml", f"<tool_call>{xml(inner)}</tool_call>", "", [WrittenCall(xml(inner))])
+            (f"<tool_call>{xml(inner)}</tool_call>", "", [WrittenCall(xml(inner))])
             for inner in ("</tool_call>", "<tool_call>", "a</parameter>b", "</function>", "<function=f>")
         ),
-        ("qwen-xml", "an answer", "an answer", []),
-        ("qwen-xml", JSON, JSON, []),
+        ("an answer", "an answer", []),
+        (JSON, JSON, []),
     ],
 )
-def test_calls_are_found(name: str, written: str, text: str, calls: list[WrittenCall]):
-    turn = parse_turn(written, FORMATS[name])
+def test_calls_are_found(written: str, text: str, calls: list[WrittenCall]):
+    turn = parse_turn(written, FORMATS["qwen-xml"])
     assert (turn.text, list(turn.calls)) == (text, calls)
-    thought = parse_turn(f"<think>\nI could write {written}\n</think>\n\n{written}", FORMATS[name])
+    thought = parse_turn(f"<think>\nI could write {written}\n</think>\n\n{written}", FORMATS["qwen-xml"])
     assert (thought.text, list(thought.calls)) == (text, calls)
     assert thought.thinking.startswith("I could write")
 
@@ -306,18 +306,8 @@ def tagged(inner: str) -> str:
         ("qwen-xml", tagged(""), "malformed", "function tag"),
         ("qwen-xml", tagged("<function=calculator>"), "malformed", " function "),
         ("qwen-xml", tagged(XML.removesuffix("</function>")), "malformed", " function "),
-        (
-            "qwen-xml",
-            tagged("<function=calculator><parameter=expression>1</function>"),
-            "malformed",
-            '"expression"',
-        ),
-        (
-            "qwen-xml",
-            tagged("<function=calculator>expression=1</function>"),
-            "malformed",
-            ": expression=1",
-        ),
+        ("qwen-xml", tagged("<function=calculator><parameter=expression>1</function>"), "malformed", '"expression"'),
+        ("qwen-xml", tagged("<function=calculator>expression=1</function>"), "malformed", ": expression=1"),
         ("qwen-xml", tagged(f"{XML}\n{XML}"), "malformed", " one function "),
         (
             "qwen-xml",
@@ -327,12 +317,7 @@ def tagged(inner: str) -> str:
         ),
         ("qwen-xml", tagged(XML.replace("=calculator", "=browse")), "unknown_tool", '"browse"'),
         ("qwen-xml", tagged(XML.replace("=expression", "=x")), "arguments", '"expression"'),
-        (
-            "qwen-xml",
-            tagged(XML.replace("</function>", "<parameter=x>2</parameter></function>")),
-            "arguments",
-            '"x"',
-        ),
+        ("qwen-xml", tagged(XML.replace("</function>", "<parameter=x>2</parameter></function>")), "arguments", '"x"'),
     ],
 )
 def test_a_near_miss_is_a_fault_with_a_correct_call(name: str, written: str, fault: str, names: str, wording: Wording):

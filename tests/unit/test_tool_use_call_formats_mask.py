@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from call_format_models import CHATML_END, make_renderer
-from written_turns import CALLS, HEADER, LIMITS, NO_THOUGHT, OTHER_END, loss_mask, questions, turn
+from written_turns import CALLS, HEADER, LIMITS, NO_THOUGHT, OTHER_END, loss_mask, questions, tokens_of, turn
 
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
@@ -36,6 +36,7 @@ class Case(NamedTuple):
 CHATML_ENDS = (CHATML_END, CHATML_END, OTHER_END)
 CASES = [
     Case("qwen3", True, HEADER, CALLS, CHATML_ENDS),
+    Case("qwen3", False, HEADER + NO_THOUGHT, CALLS, CHATML_ENDS),
     Case("qwen2_5", False, HEADER, CALLS, CHATML_ENDS),
     Case("qwen3_5_think", True, f"{HEADER}<think>\n", XML_CALLS, CHATML_ENDS),
     Case("qwen3_5_think", False, HEADER + NO_THOUGHT, XML_CALLS, CHATML_ENDS),
@@ -83,7 +84,7 @@ def test_demonstrations_are_prompts_results_and_turns_that_are_read_back(case: C
         toolbox = Toolbox(executor=executor, call_format=renderer.call_format)
         demo = conversation(question, toolbox, renderer, 0.0, 0)
         assert demo is not None
-        ids, mask = renderer.tokens(demo.segments)
+        ids, mask = tokens_of(renderer, demo.segments)
         assert mask == loss_mask(ids, renderer.tokenizer, case.thinking, case.ends, header=case.header)
         turns = [
             renderer.parse(renderer.text_of_turn(renderer.ids(segment.text)))

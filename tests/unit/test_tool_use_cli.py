@@ -89,10 +89,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             job("train", {"tools_of_sets": {"sums": ["python", "python"]}}),
             "tools: a second tool is called python; ",
         ),
-        *(
-            (job(stage, {"tools_of_sets": {"sum": ["calculator"]}}), "tools_of_sets names the set sum, ")
-            for stage in ("conversations", "train")
-        ),
         (job("train", tools("calculator") | {"grpo": {"learning_rate": 1, "n_heldout": 3}}), "n_heldout = 3 "),
         (job("episodes", shard=2, n_shards=2), "shard 2 of 2: "),
         ("report --output a.md --results . --configfile none.json", "none.json: "),

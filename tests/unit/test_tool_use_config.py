@@ -89,89 +89,32 @@ def nothing_trained(content: Content) -> None:
 
 # the key that the message begins with, and what else it names
 WRONG: dict[str, tuple[Change, str]] = {
-    "misspelt key": (
-        lambda c: c["generation"].update(max_call=3),
-        "generation.max_call",
-    ),
+    "misspelt key": (lambda c: c["generation"].update(max_call=3), "generation.max_call"),
     "missing section": (lambda c: c.pop("generation"), "generation"),
     "misspelt key in the only item of a list": (
         lambda c: c["data"]["heldout"][0].update(shard=2),
         "data.heldout.0.shard",
     ),
-    "no held-out set": (
-        lambda c: c["data"].update(heldout=[]),
-        "data.heldout",
-    ),
-    "generated texts": (
-        lambda c: train(c, form="text"),
-        "data.train.0 generator text file",
-    ),
+    "no held-out set": (lambda c: c["data"].update(heldout=[]), "data.heldout"),
+    "generated texts": (lambda c: train(c, form="text"), "data.train.0 generator text file"),
     "generator that is not told how many": (
         lambda c: c["data"]["train"][0].pop("n_questions"),
         "data.train.0 n_questions",
     ),
-    "unknown level": (
-        lambda c: train(c, levels=[1, 4]),
-        "data.train.0 levels 4",
-    ),
-    "no level": (lambda c: train(c, levels=[]), "data.train.0.levels"),
-    "unknown form": (
-        lambda c: train(c, form="math"),
-        "data.train.0.form 'math'",
-    ),
-    "file without a path": (
-        lambda c: train(c, source="file"),
-        "data.train.0 `file` `path`",
-    ),
-    "hub without a repository": (
-        lambda c: train(c, source="hub", filename="train.jsonl"),
-        "data.train.0 `hub` `repository` `filename`",
-    ),
+    "file without a path": (lambda c: train(c, source="file"), "data.train.0 `file` `path`"),
     "hub without a file name": (
         lambda c: train(c, source="hub", repository="openai/gsm8k"),
         "data.train.0 `hub` `repository` `filename`",
     ),
-    "revision of a generator": (
-        lambda c: train(c, revision="main"),
-        "data.train.0 revision",
-    ),
-    "no questions": (
-        lambda c: train(c, n_questions=0),
-        "data.train.0.n_questions 0",
-    ),
+    "revision of a generator": (lambda c: train(c, revision="main"), "data.train.0 revision"),
+    "no questions": (lambda c: train(c, n_questions=0), "data.train.0.n_questions 0"),
     "two sets of one name": (lambda c: train(c, name="arithmetic"), "data arithmetic"),
-    "set named like a folder": (
-        lambda c: train(c, name="training"),
-        "data training",
-    ),
-    "held-out set named like a folder": (
-        lambda c: c["data"]["heldout"][0].update(name="report"),
-        "data report",
-    ),
-    "name that is no file name": (
-        lambda c: train(c, name="Sums/1"),
-        "data.train.0.name 'Sums/1'",
-    ),
-    "nothing to train on": (
-        lambda c: c["data"].pop("train"),
-        "data.train",
-    ),
-    "unknown tool": (
-        lambda c: c.update(tools=["browser"]),
-        "tools.0 'browser'",
-    ),
-    "tool that is neither a name nor a section": (
-        lambda c: c.update(tools=[3]),
-        "tools.0 3",
-    ),
-    "unknown tool of a set": (
-        lambda c: train(c, tools=["calculator", "mine.py:"]),
-        "data.train.0.tools.1 'mine.py:'",
-    ),
-    "unknown setting of a tool": (
-        lambda c: c.update(tools=[{"tool": "calculator", "digits": 3}]),
-        "tools.0.digits",
-    ),
+    "set named like a folder": (lambda c: train(c, name="training"), "data training"),
+    "name that is no file name": (lambda c: train(c, name="Sums/1"), "data.train.0.name 'Sums/1'"),
+    "nothing to train on": (lambda c: c["data"].pop("train"), "data.train"),
+    "unknown tool": (lambda c: c.update(tools=["browser"]), "tools.0 'browser'"),
+    "tool that is neither a name nor a section": (lambda c: c.update(tools=[3]), "tools.0 3"),
+    "unknown tool of a set": (lambda c: train(c, tools=["calculator", "mine.py:"]), "data.train.0.tools.1 'mine.py:'"),
     "place of a built-in tool": (
         lambda c: c.update(tools=[{"tool": "execute_code", "where": "process"}]),
         "tools.0 where execute_code",
@@ -180,36 +123,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c.update(tools=[{"tool": "calculator", "seconds": 3}]),
         "tools.0 seconds calculator",
     ),
-    "no time": (
-        lambda c: c.update(tools=[{"tool": "mine.py:f", "seconds": 0}]),
-        "tools.0.seconds 0;",
-    ),
-    "tool that has nothing to read": (
-        lambda c: c.update(tools=["calculator", "read_file"]),
-        "data.files `read_file`",
-    ),
-    "tool of a set that has nothing to read": (
-        lambda c: train(c, tools=["read_file"]),
-        "data.files `read_file`",
-    ),
-    "all held out": (
-        all_held_out,
-        "training.grpo.n_heldout 8",
-    ),
-    "no limit": (
-        lambda c: c.update(tools=[{"tool": "python", "seconds": float("inf")}]),
-        "tools.0.seconds inf",
-    ),
-    "a day and more": (
-        lambda c: c.update(tools=[{"tool": "python", "seconds": 1e9}]),
-        "tools.0.seconds 86400",
-    ),
-    "no end": (
-        lambda c: c["generation"].update(stop_token=""),
-        "generation.stop_token ''",
-    ),
-    "not a list": (lambda c: c.update(tools="calculator"), "tools 'calculator'"),
-    "no tools": (lambda c: c.update(tools=[]), "tools"),
+    "tool that has nothing to read": (lambda c: c.update(tools=["calculator", "read_file"]), "data.files `read_file`"),
+    "tool of a set that has nothing to read": (lambda c: train(c, tools=["read_file"]), "data.files `read_file`"),
+    "all held out": (all_held_out, "training.grpo.n_heldout 8"),
+    "a day and more": (lambda c: c.update(tools=[{"tool": "python", "seconds": 1e9}]), "tools.0.seconds 86400"),
     "turn longer than an episode": (
         lambda c: c["generation"].update(max_turn_tokens=257),
         "generation max_turn_tokens 257 max_episode_tokens 256",
@@ -218,55 +135,13 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["model"].update(window=256),
         "model.window generation.max_episode_tokens",
     ),
-    "share over one": (
-        lambda c: c["training"]["sft"].update(without_tools=1.5),
-        "training.sft.without_tools 1.5",
-    ),
     "training without a method": (
         lambda c: (c["training"].pop("sft"), c["training"].pop("grpo")),
         "training `sft` `grpo`",
     ),
-    # 8 generations x 8 prompts = 64 completions a step do not divide into 5 passes
-    "indivisible batch": (
-        lambda c: c["training"]["grpo"].update(gradient_accumulation_steps=5),
-        "training.grpo 64 gradient_accumulation_steps 5",
-    ),
-    "equal names of arms": (
-        lambda c: arm(c, "sft").update(name="trained"),
-        "evaluation trained",
-    ),
-    "adapter of nothing": (
-        nothing_trained,
-        "evaluation.arms sft",
-    ),
-    "adapter of another method": (
-        only_grpo,
-        "evaluation.arms sft trained",
-    ),
-    "two equal seeds": (
-        lambda c: c["training"].update(seeds=[1, 0, 1]),
-        "training seeds 1",
-    ),
-    "seed that is none": (
-        lambda c: c["training"].update(seeds=[-1]),
-        "training.seeds.0 -1",
-    ),
-    "sweep of a key that SFT has fixed": (
-        lambda c: c["training"].update(sweep=[{"lora_r": 2}]),
-        "training sweep lora_r",
-    ),
-    "sweep of refining's key": (
-        lambda c: c["training"].update(sweep=[{"rollout": "on-policy"}]),
-        "training sweep rollout",
-    ),
-    "sweep of a wrong value": (
-        lambda c: c["training"].update(sweep=[{"beta": -0.1}]),
-        "training sweep beta -0.1",
-    ),
-    "sweep without GRPO": (
-        lambda c: (c["training"].pop("grpo"), c["training"].update(sweep=[{"beta": 0.1}])),
-        "training sweep `grpo`",
-    ),
+    "equal names of arms": (lambda c: arm(c, "sft").update(name="trained"), "evaluation trained"),
+    "adapter of nothing": (nothing_trained, "evaluation.arms sft"),
+    "adapter of another method": (only_grpo, "evaluation.arms sft trained"),
     "adapter of a seed that is not trained": (
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(adapter="seed-2")),
         "evaluation.arms sft seed-2 sft-seed-0, sft-seed-1, seed-0, seed-1",
@@ -275,14 +150,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: (c["training"].update(seeds=[0, 1]), arm(c, "sft").update(name="trained-seed-1", adapter="none")),
         "evaluation.arms trained-seed-1",
     ),
-    "comparison of one experiment": (
-        lambda c: c.update(compare=["a"]),
-        "compare a",
-    ),
-    "page that compares experiments": (
-        lambda c: c.update(experiment="compare"),
-        "experiment results/compare.md",
-    ),
+    "comparison of one experiment": (lambda c: c.update(compare=["a"]), "compare a"),
+    "page that compares experiments": (lambda c: c.update(experiment="compare"), "experiment results/compare.md"),
 }
 
 

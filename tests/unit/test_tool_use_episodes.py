@@ -122,11 +122,6 @@ def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer
     ("written", "fault", "names"),
     [
         ("<tool_call>\n2*3\n</tool_call>", "malformed", 'JSON: unexpected "*" at line 1 column 2'),
-        ("<tool_call></tool_call>", "malformed", "JSON"),
-        (f"<tool_call>{'[' * 90}</tool_call>", "malformed", "JSON"),
-        ("<tool_call>[1]</tool_call>", "malformed", " a list,"),
-        ('<tool_call>{"name": "calculator"}</tool_call>', "malformed", '"arguments"'),
-        ('<tool_call>{"name": "search", "arguments": {}}</tool_call>', "unknown_tool", '"search"'),
         (
             '<tool_call>{"name": "read_file", "arguments": {"path": "x"}}</tool_call>',  # known, but not offered
             "unknown_tool",
@@ -136,11 +131,6 @@ def test_results_of_one_turn_stand_together_in_the_order_of_their_calls(renderer
             '<tool_call>{"name": "calculator", "arguments": {"x": "1"}}</tool_call>',
             "arguments",
             '"expression"',
-        ),
-        (
-            '<tool_call>{"name": "calculator", "arguments": {"expression": 1}}</tool_call>',
-            "arguments",
-            '"expression" is a number,',
         ),
         ("<tool_call>2*3", "cut_off", " closing tag"),  # the model ended the turn itself
     ],

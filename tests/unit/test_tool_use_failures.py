@@ -10,7 +10,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.tool_use.calls.tool import FaultyCall, ToolDown
 from arc_refinery.tool_use.config import ToolChoice
 from arc_refinery.tool_use.tools import own_tools
-from arc_refinery.tool_use.training.failures import FailureLimit, without_failed
+from arc_refinery.tool_use.training.reward_terms import FailureLimit, without_failed
 
 SOURCE = """
 class Away(ConnectionError):

@@ -1,14 +1,18 @@
 """Which tokens carry loss, token by token, against a reading of the ids alone: in episodes and in demonstrations."""
 
-import random
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from written_turns import END, LIMITS, NO_THOUGHT, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
+from written_turns import (
+    END,
+    NO_THOUGHT,
+    loss_mask,
+    make_renderer,
+    questions,
+    tokens_of,
+)
 
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.calls.tool import Fault
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -39,34 +43,6 @@ def test_one_episode_by_hand():
 
 
 @both
-def test_of_an_episode_all_that_was_sampled_carries_loss_and_nothing_else(thinking: bool, tmp_path: Path):
-    (tmp_path / "notes.txt").write_text(NOTES)
-    renderer, rng = make_renderer(thinking), random.Random(0)
-    prompt = renderer.ids(renderer.prompt("How many hats?"))
-    episodes = [Rollout(list(prompt), Toolbox(folder=tmp_path, max_calls_per_turn=2)) for _ in range(100)]
-    by_prompt = {id(episode): list[int]() for episode in episodes}
-
-    def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
-        turns = [turn(rng, renderer, LIMITS.max_turn_tokens) for _ in contexts]
-        for episode, ids in zip([episode for episode in episodes if episode.ending is None], turns, strict=True):
-            by_prompt[id(episode)] += ids
-        return turns, None
-
-    run_episodes(episodes, sample, renderer, LIMITS, frozenset(renderer.ids(END + OTHER_END)))
-    for episode in episodes:
-        ids = episode.prompt_ids + episode.completion_ids
-        expected = loss_mask(ids, renderer.tokenizer, thinking, (END, OTHER_END), LIMITS.max_turn_tokens)
-        assert [0] * len(prompt) + episode.mask == expected
-        written = [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
-        assert written == by_prompt[id(episode)][: len(written)]
-        assert len(written) == len(by_prompt[id(episode)]) or len(ids) == len(prompt) + LIMITS.max_episode_tokens
-    assert {episode.ending for episode in episodes} == {"answer", "truncated", "tokens", "calls"}
-    results = [result for episode in episodes for result in episode.results]
-    assert {result.fault for result in results} == {*get_args(Fault), None}
-    assert any("#### 1" in result.text for result in results)  # the notes were read
-
-
-@both
 def test_demonstrations_have_the_mask_of_trls_template_for_qwen3(thinking: bool, executor: Executor):
     """But for three things: it counts the newline behind an end, the empty thought, and ends with a newline."""
     from trl.chat_template_utils import qwen3_training_chat_template
@@ -93,5 +69,5 @@ def test_demonstrations_have_the_mask_of_trls_template_for_qwen3(thinking: bool,
                 mask[index] = 0
             if not thinking and ids[index : index + len(nothing_thought)] == nothing_thought:
                 mask[index : index + len(nothing_thought)] = [0] * len(nothing_thought)
-        assert renderer.tokens(renderer.segments(messages)) == (ids[:-1], mask[:-1])
+        assert tokens_of(renderer, renderer.segments(messages)) == (ids[:-1], mask[:-1])
         assert mask[:-1] == loss_mask(ids[:-1], tokenizer, thinking)

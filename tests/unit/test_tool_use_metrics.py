@@ -11,9 +11,9 @@ from factories import make_episode
 
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.records.tool_use import Call, EpisodeMessage
-from arc_refinery.tool_use.calls.formats import FORMATS
+from arc_refinery.tool_use.calls.formats import FORMATS, HERMES
 from arc_refinery.tool_use.report.calls import answers_found, majority
-from arc_refinery.tool_use.report.texts import measure_texts
+from arc_refinery.tool_use.report.rows import columns_of_texts
 
 
 def votes(answers: str, correct: str = "R") -> float:
@@ -63,16 +63,20 @@ def test_thoughts_and_results_are_counted_in_characters_and_calls_in_turns():
         EpisodeMessage("tool", "sixty"),
         assistant("<think>\nan open thought"),
     )
-    texts = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 2, ending="truncated"))
-    assert texts.n_thought_chars == len("four") + len("an open thought")
-    assert texts.result_chars == (1, 5)
-    assert texts.calls_of_turns == (2, 0)
+    columns = columns_of_texts(
+        make_episode(messages=messages, calls=(Call("calculator", ""),) * 2, ending="truncated"), HERMES, ""
+    )
+    assert columns["n_thought_chars"] == len("four") + len("an open thought")
+    assert columns["result_chars"] == [1, 5]
+    assert columns["calls_of_turns"] == [2, 0]
 
 
 def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
     messages = (assistant("one call"), EpisodeMessage("tool", "6"), assistant("two calls"))
-    texts = measure_texts(make_episode(messages=messages, calls=(Call("calculator", ""),) * 3, ending="tokens"))
-    assert (texts.calls_of_turns, texts.result_chars) == ((1, 2), (1,))
+    columns = columns_of_texts(
+        make_episode(messages=messages, calls=(Call("calculator", ""),) * 3, ending="tokens"), HERMES, ""
+    )
+    assert (columns["calls_of_turns"], columns["result_chars"]) == ([1, 2], [1])
 
 
 @pytest.mark.parametrize(
@@ -90,7 +94,7 @@ def test_calls_whose_results_had_no_room_belong_to_the_last_turn():
 )
 def test_an_answer_is_found_where_a_result_has_its_words(results: list[str], answer: str, expected: bool):
     messages = (assistant("calls"), *(EpisodeMessage("tool", result) for result in results))
-    assert measure_texts(make_episode(messages=messages), answer=answer).shows_answer == expected
+    assert columns_of_texts(make_episode(messages=messages), HERMES, answer)["shows_answer"] == expected
 
 
 def test_found_answers_and_correct_ones_are_counted():
@@ -120,6 +124,6 @@ JSON_CALL = '{"name": "calculator", "parameters": {"expression": "2*3"}}'
     ],
 )
 def test_answers_that_look_like_calls_are_found(text: str, call_format: str, expected: bool):
-    texts = measure_texts(make_episode(messages=(assistant(text),)), FORMATS[call_format])
-    assert texts.answers_with_call == expected
-    assert not measure_texts(make_episode(messages=(assistant(text),), ending="truncated")).answers_with_call
+    for ending, looks_like_call in (("answer", expected), ("truncated", False)):
+        episode = make_episode(messages=(assistant(text),), ending=ending)
+        assert columns_of_texts(episode, FORMATS[call_format], "")["answers_with_call"] == looks_like_call

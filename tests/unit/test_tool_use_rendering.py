@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from checkout import TINY, TINY_TOOLS
+from written_turns import tokens_of
 
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Segment
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer, check_folder
+from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer, check_folder, with_call_format
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -166,8 +167,7 @@ def test_tokens_are_those_of_each_segment_by_itself(renderer: Make):
     """`ha` is one token, so the pieces of the last segment, `h` and `a`, must not be merged over their border."""
     own = renderer()
     assert len(own.ids(" ha")) == 1
-    segments = [Segment(f"{HEADER} h", False), Segment(f"at{END}", True)]
-    ids, mask = own.tokens(segments)
+    ids, mask = tokens_of(own, [Segment(f"{HEADER} h", False), Segment(f"at{END}", True)])
     assert ids == own.ids(f"{HEADER} h") + own.ids(f"at{END}") != own.ids(f"{HEADER} hat{END}")
     assert mask == [0] * len(own.ids(f"{HEADER} h")) + [1] * len(own.ids(f"at{END}"))
 
@@ -177,8 +177,8 @@ def test_tokens_are_those_of_each_segment_by_itself(renderer: Make):
 
 @both
 def test_qwen3s_template_passes(renderer: Make, thinking: bool, begun: str):
-    renderer(thinking).check()
-    renderer(thinking, tools=()).check()
+    for own in (renderer(thinking), renderer(thinking, tools=())):
+        with_call_format(own, "hermes").check()
 
 
 def test_a_template_that_knows_no_tools_is_named():
@@ -186,7 +186,7 @@ def test_a_template_that_knows_no_tools_is_named():
 
     tokenizer = load_tokenizer(TINY)
     with pytest.raises(InputError) as raised:
-        ToolRenderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)).check()
+        with_call_format(ToolRenderer(tokenizer, Toolbox().schemas, True, str(tokenizer.eos_token)), "auto")
     assert str(raised.value).startswith(f"{TINY}: its chat template ")
 
 
@@ -194,7 +194,7 @@ def test_a_template_that_knows_no_tools_is_named():
 def test_an_unknown_stop_token_is_named_with_the_model(renderer: Make, stop: str):
     expected = f"{TINY_TOOLS}: generation.stop_token {stop!r} is not a token of this model"
     with pytest.raises(InputError) as raised:
-        renderer(stop=stop).check()
+        _ = renderer(stop=stop).stop_id
     assert str(raised.value) == expected
 
 
@@ -219,7 +219,7 @@ def test_templates_that_cannot_carry_calls(template: str, says: str):
     tokenizer: Any = load_tokenizer(TINY_TOOLS)
     tokenizer.chat_template = template
     with pytest.raises(InputError, match=says):
-        ToolRenderer(tokenizer, Toolbox().schemas, True, END).check()
+        with_call_format(ToolRenderer(tokenizer, Toolbox().schemas, True, END), "hermes")
 
 
 @pytest.mark.parametrize(

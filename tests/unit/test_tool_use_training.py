@@ -215,12 +215,6 @@ def prompt_tokens(text: str) -> int:
     return len(renderer.ids(renderer.prompt(text)))
 
 
-def test_episodes_without_any_tools_are_not_trained():
-
-    with pytest.raises(InputError, match="--tools"):
-        environment(asking("1?"), tools=())
-
-
 def test_a_question_is_left_out_where_its_prompt_and_an_episode_do_not_fit():
     short, longer = "1?", "1 + 2 + 3?"
     window = prompt_tokens(longer) + GENERATION.max_episode_tokens

@@ -50,7 +50,7 @@ class ToolConversations:
         messages = demonstration(question, Toolbox(), calls)
         if messages is None:
             return None
-        ids, _ = renderer.tokens(renderer.segments(messages))
+        ids = [token for segment in renderer.segments(messages) for token in renderer.ids(segment.text)]
         return ids if len(ids) <= MAX_TOKENS else None
 
     def masks(self, ids: Ids) -> tuple[Masks, Masks]:

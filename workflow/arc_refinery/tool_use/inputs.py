@@ -1,7 +1,6 @@
 """The files that each stage of tool use reads. `<results>` is Snakemake's variable for the folder of results."""
 
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 
 from arc_refinery.config.inputs import Paths, adapters, rows_files
@@ -18,7 +17,13 @@ def grpo_inputs(experiment: ToolUse) -> dict[str, Paths]:
 
 
 def report_inputs(experiment: ToolUse) -> Paths:
-    return [*heldout_questions(experiment), *episode_files(experiment)]
+    episodes = [
+        f"<results>/{questions.name}/{arm.name}/{shard:03d}.parquet"
+        for questions in experiment.data.heldout
+        for arm in experiment.arms
+        for shard in range(questions.shards)
+    ]
+    return [*heldout_questions(experiment), *episodes]
 
 
 def rows_of(experiment: ToolUse, name: str) -> Paths:
@@ -32,16 +37,6 @@ def training_questions(experiment: ToolUse) -> Paths:
 
 def heldout_questions(experiment: ToolUse) -> Paths:
     return [f"<results>/questions/{questions.name}.parquet" for questions in experiment.data.heldout]
-
-
-def episode_files(experiment: ToolUse) -> Paths:
-    """The episodes that the report compares."""
-    return [
-        f"<results>/{questions.name}/{arm.name}/{shard:03d}.parquet"
-        for questions in experiment.data.heldout
-        for arm in experiment.arms
-        for shard in range(questions.shards)
-    ]
 
 
 def arm_adapter(experiment: ToolUse, arm: str) -> Paths:
@@ -63,8 +58,8 @@ def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
 
 def tools_in_training(experiment: ToolUse) -> Paths:
     """Files that define the tools of training questions."""
-    tools_of_sets = (questions.tools for questions in experiment.data.train)
-    return files_of_tools([*experiment.tools, *chain.from_iterable(tools_of_sets)])
+    tools_of_sets = [tool for questions in experiment.data.train for tool in questions.tools]
+    return files_of_tools([*experiment.tools, *tools_of_sets])
 
 
 def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:

@@ -1,7 +1,8 @@
 """The stages of tool use, in running order: plain functions (arc_refinery.stages)."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -30,10 +31,9 @@ from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Conversation, Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
-from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.config.rewards import REWARDS
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -62,7 +62,7 @@ def questions(
 
     The generator trains on 7 texts of 8. Questions of the sets `heldout` are removed from this one.
     """
-    from arc_refinery.tool_use.questions.sources import questions_of, with_valid_reference, without_heldout
+    from arc_refinery.tool_use.questions.sources import check_references, questions_of, without_heldout
 
     read = list(questions_of(questions, split, seed))
     held_out = (question for path in heldout for question in records.read(path, Question))
@@ -70,31 +70,26 @@ def questions(
     for reason, n in sorted(reasons.items()):
         logging.warning("%d questions were left out: %s", n, reason)
     with _two(sandbox) as executors:
-        checked = with_valid_reference(unseen, *executors)
-    _name_them("left out, because its own program does not pass its tests", checked.failing)
-    _name_them("kept, with fewer asserts", checked.unchecked)
-    if n_shown := sum(
-        question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in checked.questions
-    ):
+        failing, unchecked = check_references(unseen, *executors)
+    _name_them("left out, because its own program does not pass its tests", failing)
+    _name_them("kept, with fewer asserts", unchecked)
+    valid = [question for question in unseen if question.question_id not in failing]
+    if n_shown := sum(question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in valid):
         logging.warning(
             "%d questions show what all of their asserts call: a program that returns the shown values is correct, and "
             "the reward term passed_tests is 0. Give them more asserts",
             n_shown,
         )
-    if not checked.questions:
+    if not valid:
         raise InputError(
             f"{questions.path or questions.name}: no question is left of {len(read)}: {len(read) - len(unseen)} are "
-            f"held out, the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
+            f"held out, the programs of {len(failing)} do not pass their own tests. Choose other data"
         )
     settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING, EPISODES)), "split": split}
-    notes: dict[str, Any] = {
-        "n_held_out": len(read) - len(unseen),
-        "failing": checked.failing,
-        "unchecked": checked.unchecked,
-    }
+    notes: dict[str, Any] = {"n_held_out": len(read) - len(unseen), "failing": failing, "unchecked": unchecked}
     if reasons:
         notes["held_out"] = reasons
-    records.write(output, Question, checked.questions, seed, settings, lambda: notes)
+    records.write(output, Question, valid, seed, settings, lambda: notes)
 
 
 def _name_them(what: str, reasons: Mapping[str, str]) -> None:
@@ -114,18 +109,6 @@ class Offer:
     modules_of_python: bool  # programs may import what `python` offers, even if it is not among the tools
     tools_of_sets: Mapping[str, Tools] = field(default_factory=dict)  # sets with their own
     files: Path | None = None  # folder for read_file, with one folder per question
-
-    def renderer(self, model_path: str) -> "ToolRenderer":
-        """Return a renderer with the model's chat template, after checking that the template supports tool calls."""
-        from arc_refinery.models.tokenizers import load_tokenizer
-        from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
-
-        tokenizer, schemas, limits = load_tokenizer(model_path), Toolbox(self.tools).schemas, self.generation
-        renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
-        renderer.check_stop_token()
-        renderer = with_call_format(renderer, limits.call_format)
-        renderer.check()
-        return renderer
 
     def _all(self) -> list[ToolChoice]:
         return [*self.tools, *(tool for tools in self.tools_of_sets.values() for tool in tools)]
@@ -156,23 +139,32 @@ class Offer:
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
 
-    def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
-        """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
-        for offered in (self.tools, *self.tools_of_sets.values()):
-            Toolbox(offered)  # raises if two tools have one name
+    def open(self, model_path: str, executor: Executor) -> tuple["ToolRenderer", Callable[[Question], Toolbox]]:
+        """Return the renderer of prompts and turns, and what opens the tools of an episode.
+
+        Raise `InputError` unless the model's chat template supports tool calls, and own tools can be loaded.
+        """
+        from arc_refinery.models.tokenizers import load_tokenizer
+        from arc_refinery.tool_use.episodes.rendering import ToolRenderer, with_call_format
+
+        tokenizer, schemas, limits = load_tokenizer(model_path), Toolbox(self.tools).schemas, self.generation
+        renderer = ToolRenderer(tokenizer, schemas, limits.enable_thinking, limits.stop_token, limits.system)
+        _ = renderer.stop_id  # raises if the model has no such token
+        renderer = with_call_format(renderer, limits.call_format)
+        renderer.check()
         check_own_tools(self._all(), executor)
 
-        def toolbox(question: Question) -> Toolbox:
+        def open_toolbox(question: Question) -> Toolbox:
             return Toolbox(
                 self.tools_of_sets.get(question.question_id.partition("/")[0], self.tools),
                 executor,
                 self.files and self.files / question.question_id,
-                self.generation.max_result_chars,
-                self.generation.max_calls_per_turn,
-                call_format,
+                limits.max_result_chars,
+                limits.max_calls_per_turn,
+                renderer.call_format,
             )
 
-        return toolbox
+        return renderer, open_toolbox
 
 
 def conversations(
@@ -205,34 +197,28 @@ def conversations(
         "without_tools": without_tools,
         "n_questions": n_questions,
     }
-    _check_sets(questions, tools_of_sets)
-    n_read, n_without, n_long = 0, 0, 0
-    renderer = offer.renderer(model.path)
-    check_template(renderer.tokenizer)  # now, not after SFT
+    counts = Counter(n_questions=0, n_without=0, n_too_long=0)
     longest_prompt = model.window - generation.max_episode_tokens
     with sandbox.executor(1, offer.modules()) as executor:
-        toolbox = offer.toolboxes(executor, renderer.call_format)
+        renderer, open_toolbox = offer.open(model.path, executor)
+        check_template(renderer.tokenizer)  # now, not after SFT
 
         def written() -> Iterator[Conversation]:
-            nonlocal n_read, n_without, n_long
             first = ((path, one) for path in questions for one in islice(records.read(path, Question), n_questions))
             for _, question in records.distinct(first):
-                n_read += 1
-                opened = toolbox(question)
+                counts["n_questions"] += 1
+                opened = open_toolbox(question)
                 demonstration = conversation(question, opened, renderer.offering(opened.schemas), without_tools, seed)
                 if demonstration is None:
-                    n_without += 1
+                    counts["n_without"] += 1
                 elif _is_short_enough(demonstration, renderer, generation, longest_prompt):
                     yield demonstration
                 else:
-                    n_long += 1
+                    counts["n_too_long"] += 1
 
-        def facts() -> dict[str, int]:
-            return {"n_questions": n_read, "n_without": n_without, "n_too_long": n_long}
-
-        records.write(output, Conversation, written(), seed, settings, facts)
+        records.write(output, Conversation, written(), seed, settings, lambda: dict(counts))
     message = "%d conversations from %d questions; %d have none, because no tool gives the results of their solutions; "
-    logging.info(message + "%d were too long for an episode", records.count(output), n_read, n_without, n_long)
+    logging.info(message + "%d were too long for an episode", records.count(output), *counts.values())
 
 
 def _is_short_enough(
@@ -280,14 +266,11 @@ def train(
 
     def environment() -> "Iterator[ToolEnvironment]":
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
-        from arc_refinery.training.rewards import Reward
 
-        _check_sets(data, tools_of_sets)
         questions = [question for _, question in records.read_all(data, Question)]
         with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
-            renderer = offer.renderer(model.path)
+            renderer, open_toolbox = offer.open(model.path, executors[0])
             check_template(renderer.tokenizer)
-            open_toolbox = offer.toolboxes(executors[0], renderer.call_format)
             yield ToolEnvironment(
                 questions=fitting(questions, renderer, open_toolbox, model.window, generation.max_episode_tokens),
                 renderer=renderer,
@@ -298,7 +281,6 @@ def train(
                 executors=executors,
                 files_hash=offer.files_hash(),
                 seed=seed,
-                reward=Reward(grpo.rewards, REWARDS),
             )
 
     job = TrainingJob(
@@ -345,13 +327,13 @@ def episodes(
     check_model(model, adapter)
     offer = Offer(generation, tools, modules_of_python, files=files)
     with _two(sandbox, n_jobs, offer.modules()) as executors:
-        renderer = offer.renderer(model.path)
+        renderer, open_toolbox = offer.open(model.path, executors[0])
         setup = EpisodeSettings(
             model=model,
             adapter=adapter,
             generation=generation,
             renderer=renderer,
-            open_toolbox=offer.toolboxes(executors[0], renderer.call_format),
+            open_toolbox=open_toolbox,
             executors=executors,
             sandbox=sandbox,
             files_hash=offer.files_hash(),
@@ -363,16 +345,6 @@ def episodes(
         settings, notes = setup.settings() | {"lora_path": adapter}, {CALL_FORMAT: renderer.call_format.name}
         records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])
     progress_path(output).unlink()
-
-
-def _check_sets(paths: Iterable[Path], named: Iterable[str]) -> None:
-    """Raise `InputError` if a set with tools of its own has no question."""
-    ids = [text for path in paths for text in records.texts(path, Question, "question_id")]
-    there = {text.partition("/")[0] for text in ids}
-    if unknown := sorted(set(named) - there):
-        raise InputError(
-            f"tools_of_sets names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; correct it"
-        )
 
 
 @contextmanager

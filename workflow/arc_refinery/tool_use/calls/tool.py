@@ -8,8 +8,10 @@ ends at once with a text, or, if a program has to be executed for it, with the p
 """
 
 import json
+import math
 import re
-from typing import Any, Literal, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, Literal
 
 from arc_refinery.sandbox import Outcome, Script
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
@@ -33,28 +35,19 @@ class ToolDown(Exception):
     """A tool could not work, whatever the call was; the message is for the user, and the model never reads it."""
 
 
-class Tool(Protocol):
+class Tool(ABC):
     """A tool of one episode. Calls are run one after the other."""
 
-    @property
-    def signature(self) -> ToolSignature: ...
+    signature: ToolSignature
+    max_result_chars: int | None = None  # length of its longest result; None: the episode's
 
-    @property
-    def max_result_chars(self) -> int | None:
-        """Length of its longest result; None: the episode's."""
-
+    @abstractmethod
     def begin(self, arguments: dict[str, Any]) -> str | Script:
         """Return the result, or the script to execute for it; raises `FaultyCall` or `ToolDown`."""
 
     def end(self, outcome: Outcome) -> str:
         """Return the result of the script of the call that began; raises `FaultyCall`."""
-
-
-class DirectTool:
-    """A tool whose calls end at once."""
-
-    def end(self, outcome: Outcome) -> str:
-        raise AssertionError("it starts no script")
+        raise NotImplementedError("its calls start no script")
 
 
 def checked_arguments(signature: ToolSignature, arguments: dict[str, Any], example: str) -> dict[str, Any]:
@@ -92,6 +85,7 @@ def kind(value: Any) -> str:
 
 
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_TYPES = {"string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,)}
 _EXPECTED = {"string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
@@ -105,21 +99,9 @@ def _checked(value: Any, schema: JsonSchema, what: str) -> Any:
         return [_checked(item, schema["items"], f"item {n} of {what}") for n, item in enumerate(value, 1)]
     if isinstance(value, float) and schema["type"] == "integer" and value.is_integer():
         value = int(value)
-    if not _fits(value, schema["type"]):
+    if type(value) not in _TYPES[schema["type"]] or (type(value) is float and not math.isfinite(value)):
         actual = f"{value:g}" if type(value) is float and schema["type"] in ("integer", "number") else kind(value)
         raise ValueError(f"{what} is {actual}, expected {_EXPECTED[schema['type']]}")
     if "enum" in schema and value not in schema["enum"]:
         raise ValueError(f"{what} is {json.dumps(value):.60}, expected one of {json.dumps(schema['enum'])}")
     return value
-
-
-def _fits(value: Any, type_name: str) -> bool:
-    match type_name:
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return isinstance(value, int) and not isinstance(value, bool)
-        case _:
-            return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")

@@ -11,29 +11,19 @@ stop token added to a turn without one:
     1     14  <think>\\n6 hats.\\n</think>\\n\\n#### 6<|im_end|>
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import islice
 
-from arc_refinery.records.tool_use import Ending, EpisodeMessage
+from arc_refinery.records.tool_use import Call, Ending, EpisodeMessage
 from arc_refinery.tool_use.calls.turns import ParsedTurn
+from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.tools.toolbox import CallResult, Toolbox, answer_all
 
 Logprobs = list[float]
 # From contexts to the ids of the next turn of each, and their log-probabilities if the sampler returns any
 SampleTurns = Callable[[list[list[int]]], tuple[Sequence[list[int]], Sequence[Logprobs] | None]]
-
-
-class EpisodeLimits(Protocol):
-    """Limits of an episode (config.Generation)."""
-
-    @property
-    def max_turn_tokens(self) -> int: ...
-    @property
-    def max_episode_tokens(self) -> int: ...
-    @property
-    def max_calls(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -61,11 +51,25 @@ class Rollout:
         return self.messages[-1].content if self.ending == "answer" else ""
 
 
+def calls_by_turn(messages: Sequence[EpisodeMessage], calls: Iterable[Call]) -> list[list[Call]]:
+    """Return the calls of each turn of the model; those whose results had no room were the last turn's."""
+    turns: list[list[Call]] = []
+    remaining = iter(calls)
+    for message in messages:
+        if message.role == "assistant":
+            turns.append([])
+        elif message.role == "tool":
+            turns[-1] += islice(remaining, 1)
+    if turns:
+        turns[-1] += remaining
+    return turns
+
+
 def run_episodes(
     episodes: Sequence[Rollout],
     sample: SampleTurns,
     renderer: ToolRenderer,
-    limits: EpisodeLimits,
+    limits: Generation,
     ends: frozenset[int],
 ) -> None:
     """Run all episodes to their ends in parallel, turn by turn. `ends` are the ids that end a turn."""
@@ -93,7 +97,7 @@ def _add_turn(
     ids: list[int],
     logprobs: Logprobs | None,
     renderer: ToolRenderer,
-    limits: EpisodeLimits,
+    limits: Generation,
     ends: frozenset[int],
 ) -> ParsedTurn:
     """Add one turn; the episode continues if the turn has calls and no earlier result said that none are left."""
@@ -110,7 +114,7 @@ def _add_turn(
     return turn
 
 
-def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: EpisodeLimits) -> None:
+def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: Generation) -> None:
     """Add the results of a turn's calls, if there is room for them and another turn."""
     episode.results += results
     texts = [renderer.masked(result.text) for result in results]

@@ -79,32 +79,11 @@ class ToolRenderer:
             raise InputError(f"{self._model}: generation.stop_token {self.stop_token!r} is not a token of this model")
         return int(stop)
 
-    def check_stop_token(self) -> None:
-        """Raise `InputError` if the model has no such token."""
-        _ = self.stop_id
-
     def check(self) -> None:
-        """Raise `InputError` unless template and tokenizer carry calls of this format, and results."""
-        stop = self.stop_id
-        self.check_template()
+        """Raise `InputError` unless the tokenizer has the stop token and carries calls of this format."""
         written = self.turn(_call_message())
-        if not self._is_call(self.text_of_turn([*self.ids(written), stop])):
+        if not self._is_call(self.text_of_turn([*self.ids(written), self.stop_id])):
             raise InputError(f"{self._model}: its tokenizer does not give back a call: {written!r:.200}")
-
-    def check_template(self) -> None:
-        """Raise `InputError` unless the chat template writes calls of this format, and results."""
-        written = self.turn(_call_message())
-        if not self._is_call(self._opened_thought + written):
-            raise InputError(
-                f"{self._model}: its chat template does not support tool calls of the format "
-                f"{self.call_format.name}: it writes one as {written!r:.200}"
-            )
-        results = self.results(["7", "9"])
-        if "7" not in results or "9" not in results:
-            raise InputError(
-                f"{self._model}: its chat template does not support tool calls, because it writes their results as "
-                f"{results!r:.200}"
-            )
 
     def text_of_turn(self, ids: Sequence[int]) -> str:
         """Return the text of a sampled turn, with the `<think>` of the prompt, without special tokens."""
@@ -171,16 +150,6 @@ class ToolRenderer:
             yield Segment(self.turn(self._tokenised_again(message)) + self.stop_token, True)
             results = []
 
-    def tokens(self, segments: Iterable[Segment]) -> tuple[list[int], list[int]]:
-        """Return ids and loss mask, (length,) each; segments are tokenised one by one, as in an episode."""
-        ids: list[int] = []
-        mask: list[int] = []
-        for segment in segments:
-            new = self.ids(segment.text)
-            ids += new
-            mask += [int(segment.is_sampled)] * len(new)
-        return ids, mask
-
     def _tokenised_again(self, message: ChatMessage) -> ChatMessage:
         """Return an assistant's message without the text of special tokens, which the model could not write either."""
         plain = message | {"content": without_marks(message["content"], self.special)}
@@ -241,22 +210,25 @@ def check_folder(folder: Path, settings: Generation) -> None:
 def with_call_format(renderer: ToolRenderer, name: str) -> ToolRenderer:
     """Return the renderer with the format of this name; with `auto`, with the one that the chat template writes.
 
-    Raise `InputError` if the template does not write calls of the format, or of any.
+    Raise `InputError` unless the template writes calls of the format, or of any, and results.
     """
-    candidates = [replace(renderer, call_format=call_format) for call_format in FORMATS.values()]
-    if name != "auto":
-        candidate = next(candidate for candidate in candidates if candidate.call_format.name == name)
-        candidate.check_template()
-        return candidate
+    formats = [call_format for call_format in FORMATS.values() if name in ("auto", call_format.name)]
+    candidates = [replace(renderer, call_format=call_format) for call_format in formats]
     written = renderer.turn(_call_message())
-    for candidate in candidates:
-        if candidate._is_call(candidate._opened_thought + written):
-            candidate.check_template()
-            return candidate
-    raise InputError(
-        f"{renderer._model}: its chat template does not support tool calls of any known format "
-        f"({', '.join(FORMATS)}): it writes one as {written!r:.200}"
-    )
+    fitting = [candidate for candidate in candidates if candidate._is_call(candidate._opened_thought + written)]
+    if not fitting:
+        wanted = f"any known format ({', '.join(FORMATS)})" if name == "auto" else f"the format {name}"
+        raise InputError(
+            f"{renderer._model}: its chat template does not support tool calls of {wanted}: it writes one as "
+            f"{written!r:.200}"
+        )
+    results = renderer.results(["7", "9"])
+    if "7" not in results or "9" not in results:
+        raise InputError(
+            f"{renderer._model}: its chat template does not support tool calls, because it writes their results as "
+            f"{results!r:.200}"
+        )
+    return fitting[0]
 
 
 def _with_reasoning(message: ChatMessage) -> ChatMessage:

@@ -3,7 +3,7 @@
 Batches are the same for any number of shards, because padding changes the order of floating-point sums.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
-from arc_refinery.tool_use.grading.rewards import EpisodeGrade, grade_episodes
+from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
@@ -58,19 +58,13 @@ def run_shard(
 ) -> Iterator[Episode]:
     """Yield the episodes of every `n_shards`-th batch, from batch `shard`; progress is kept next to `output`."""
     check_shard(shard, n_shards)
-    if min(setup.n_predictions, setup.questions_per_batch) < 1:
-        raise InputError("n_predictions and questions_per_batch: expected at least 1")
     batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
     renderer, window, answer = setup.renderer, setup.model.window, setup.generation.max_episode_tokens
-    prompts = [[renderer.ids(renderer.prompt(question.text)) for question in batch] for batch in batches]
-    lengths = {
-        question.question_id: len(ids)
-        for batch, batch_ids in zip(batches, prompts, strict=True)
-        for question, ids in zip(batch, batch_ids, strict=True)
-    }
-    if too_long := {name: n for name, n in lengths.items() if n > window - answer}:
+    in_shard = [question for batch in batches for question in batch]
+    prompts = {question.question_id: renderer.ids(renderer.prompt(question.text)) for question in in_shard}
+    if too_long := {name: len(ids) for name, ids in prompts.items() if len(ids) > window - answer}:
         raise NoRoomError(
-            f"question {next(iter(too_long))}", len(lengths), list(too_long.values()), window, answer, MAKE_ROOM
+            f"question {next(iter(too_long))}", len(prompts), list(too_long.values()), window, answer, MAKE_ROOM
         )
 
     def new_entries(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
@@ -83,23 +77,20 @@ def run_shard(
             stop_token=limits.stop_token,
         )
         sampler = open_sampler(setup.model, setup.adapter, decoding, setup.renderer.tokenizer, report)
-        for batch, ids in list(zip(batches, prompts, strict=True))[len(done) :]:
-            yield {"episodes": [asdict(episode) for episode in _run_batch(batch, ids, setup, sampler)]}
+        for batch in batches[len(done) :]:
+            yield {"episodes": [asdict(episode) for episode in _run_batch(batch, prompts, setup, sampler)]}
 
-    settings = {**setup.settings(), "questions": [repr(question) for batch in batches for question in batch]}
-    n_episodes = sum(map(len, batches)) * setup.n_predictions
+    settings = {**setup.settings(), "questions": list(map(repr, in_shard))}
+    n_episodes = len(in_shard) * setup.n_predictions
     for entry in resumed(output, settings, setup.adapter, n_episodes, "episode", new_entries):
         yield from records.from_rows(Episode, entry["episodes"])
 
 
 def _run_batch(
-    questions: Sequence[Question], prompts: Sequence[list[int]], setup: EpisodeSettings, sampler: Sampler
+    batch: Sequence[Question], prompts: Mapping[str, list[int]], setup: EpisodeSettings, sampler: Sampler
 ) -> list[Episode]:
-    prompted = [
-        (question, ids) for question, ids in zip(questions, prompts, strict=True) for _ in range(setup.n_predictions)
-    ]
-    rollouts = [Rollout(list(ids), setup.open_toolbox(question)) for question, ids in prompted]
-
+    questions = [question for question in batch for _ in range(setup.n_predictions)]
+    rollouts = [Rollout(list(prompts[question.question_id]), setup.open_toolbox(question)) for question in questions]
     n_ended = 0
 
     def sample(contexts: list[list[int]]) -> tuple[list[list[int]], None]:
@@ -108,45 +99,35 @@ def _run_batch(
         sampler.report(len(rollouts) - len(running) - n_ended, 0)
         n_ended = len(rollouts) - len(running)
         seeds = [
-            stream_seed(
-                setup.seed, prompted[number][0].question_id, number % setup.n_predictions, len(rollout.messages)
-            )
+            stream_seed(setup.seed, questions[number].question_id, number % setup.n_predictions, len(rollout.messages))
             for number, rollout in running
         ]
         return sampler.sample_turns(contexts, seeds), None
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
-    for (question, _), rollout in zip(prompted, rollouts, strict=True):
+    for question, rollout in zip(questions, rollouts, strict=True):
         if rollout.ending == "failed":
             raise InputError(f"question {question.question_id}: {rollout.failure}")
-    grades = grade_episodes(
-        [rollout.last_turn for rollout in rollouts],
-        [question for question, _ in prompted],
-        *setup.executors,
-        setup.renderer.call_format,
-    )
+    turns = [rollout.last_turn for rollout in rollouts]
+    grades = grade_episodes(turns, questions, *setup.executors, setup.renderer.call_format)
     return [
-        _record(number % setup.n_predictions, question, rollout, grade, setup)
-        for number, ((question, _), rollout, grade) in enumerate(zip(prompted, rollouts, grades, strict=True))
+        Episode(
+            episode_id=records.attempt_id(question.question_id, number % setup.n_predictions),
+            question_id=question.question_id,
+            model=setup.model.path,
+            adapter=str(setup.adapter or ""),
+            seed=setup.seed,
+            temperature=setup.generation.temperature,
+            top_p=setup.generation.top_p,
+            messages=tuple(rollout.messages),
+            calls=tuple(Call(result.tool, result.fault or "") for result in rollout.results),
+            completion_ids=tuple(rollout.completion_ids),
+            mask=tuple(rollout.mask),
+            ending=str(rollout.ending),
+            n_prompt_tokens=len(rollout.prompt_ids),
+            n_tokens=sum(rollout.mask),
+            answer=grade.answer,
+            reward=grade.reward,
+        )
+        for number, (question, rollout, grade) in enumerate(zip(questions, rollouts, grades, strict=True))
     ]
-
-
-def _record(number: int, question: Question, rollout: Rollout, grade: EpisodeGrade, setup: EpisodeSettings) -> Episode:
-    return Episode(
-        episode_id=records.attempt_id(question.question_id, number),
-        question_id=question.question_id,
-        model=setup.model.path,
-        adapter=str(setup.adapter or ""),
-        seed=setup.seed,
-        temperature=setup.generation.temperature,
-        top_p=setup.generation.top_p,
-        messages=tuple(rollout.messages),
-        calls=tuple(Call(result.tool, result.fault or "") for result in rollout.results),
-        completion_ids=tuple(rollout.completion_ids),
-        mask=tuple(rollout.mask),
-        ending=str(rollout.ending),
-        n_prompt_tokens=len(rollout.prompt_ids),
-        n_tokens=sum(rollout.mask),
-        answer=grade.answer,
-        reward=grade.reward,
-    )

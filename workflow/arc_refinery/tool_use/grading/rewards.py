@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import called_names
-from arc_refinery.programs import defined_names, tested_program
+from arc_refinery.programs import tested_program
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
@@ -27,38 +27,28 @@ class EpisodeGrade:
     report: AssertsReport | None = None  # for code_exec
 
 
-def gsm8k(text: str, reference: str) -> float:
-    """Return 1 if the number that a text gives as its answer is the reference."""
-    number = final_number(text)
-    return float(number is not None and number == final_number(f"#### {reference}"))
-
-
-def exact_match(text: str, reference: str) -> float:
-    """Return 1 if the text given as the answer is the reference."""
-    wanted = normalized(reference)
-    return float(bool(wanted) and final_text(text) == wanted)
-
-
 def grade_episodes(
     turns: Sequence[str],
     questions: Sequence[Question],
-    candidates: Executor | None,
-    graders: Executor | None,
+    candidates: Executor,
+    graders: Executor,
     call_format: CallFormat = HERMES,
 ) -> list[EpisodeGrade]:
     """Grade the last turns of episodes, without their thinking; a turn with a call is not an answer.
 
-    Questions of kind `code_exec` need both executors (see `run_asserts`). A failing answer is a grade; a failing
+    The executors are those of `run_asserts`, for questions of kind `code_exec`. A failing answer is a grade; a failing
     sandbox raises.
     """
     answers = [parse_turn(turn, call_format).answer for turn in turns]
     indices = [index for index, question in enumerate(questions) if question.kind == "code_exec"]
     tested: dict[int, tuple[str | None, AssertsReport]] = {}
     if indices:
-        if candidates is None or graders is None:
-            raise ValueError("questions of kind code_exec need executors")
-        programs = [_program(answers[index] or "", questions[index]) for index in indices]
-        reports = run_asserts(programs, [questions[index].suite for index in indices], candidates, graders)
+        suites = [questions[index].suite for index in indices]
+        programs = [
+            final_program(answers[index] or "", suite.asserts.statements)
+            for index, suite in zip(indices, suites, strict=True)
+        ]
+        reports = run_asserts(programs, suites, candidates, graders)
         tested = dict(zip(indices, zip(programs, reports, strict=True), strict=True))
     return [
         _grade(answer, question, *tested.get(index, (None, None)))
@@ -72,16 +62,14 @@ def _grade(answer: str | None, question: Question, program: str | None, report: 
     match question.kind:
         case "gsm8k":
             number = final_number(answer)
-            return EpisodeGrade(gsm8k(answer, question.reference), "" if number is None else str(number))
+            is_right = number is not None and number == final_number(f"#### {question.reference}")
+            return EpisodeGrade(float(is_right), "" if number is None else str(number))
         case "exact_match":
-            return EpisodeGrade(exact_match(answer, question.reference), final_text(answer))
+            text, wanted = final_text(answer), normalized(question.reference)
+            return EpisodeGrade(float(bool(wanted) and text == wanted), text)
         case "code_exec":
             assert report is not None
             return EpisodeGrade(float(report.is_passed), program or "", report)
-
-
-def _program(answer: str, question: Question) -> str | None:
-    return final_program(answer, question.asserts.statements if question.asserts else ())
 
 
 def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
@@ -90,9 +78,3 @@ def final_program(text: str, asserts: Iterable[str] = ()) -> str | None:
     None without a block. programs.py has the rule.
     """
     return tested_program(text, called_names(asserts))
-
-
-def defines_tested(program: str, asserts: Iterable[str]) -> bool:
-    """Return whether a program defines a function or class that the asserts call; any does if they call none."""
-    called = called_names(asserts)
-    return not called or bool(called & defined_names(program))

@@ -27,19 +27,14 @@ from arc_refinery.tool_use.grading.answers import final_number, normalized
 logger = logging.getLogger(__name__)
 
 SHOWN_TEST = "\nOne of its tests: "  # behind the text of a row of MBPP
-# Fields that other data sets have, and that matter: MBPP+ and HumanEval, multiple choice, questions on a text
-_UNUSED_FIELDS: dict[Form, tuple[str, ...]] = {
-    "gsm8k": ("choices", "options", "context", "passage"),
-    "mbpp": ("test",),
-    "text": ("choices", "options", "context", "passage", "aliases"),
-}
-_WHY = {
-    "test": TEST_IS_UNUSED,
-    "choices": "the question does not show the choices; add them to its text",
-    "options": "the question does not show the options; add them to its text",
-    "context": "the question does not show it; add it to its text",
-    "passage": "the question does not show it; add it to its text",
-    "aliases": "only answer counts as correct",
+# Fields that other data sets have and that matter, and why: MBPP+ and HumanEval, multiple choice, questions on a text
+_NOT_SHOWN = dict.fromkeys(
+    ("choices", "options", "context", "passage"), "the question does not show it; add it to its text"
+)
+_UNUSED: dict[Form, dict[str, str]] = {
+    "gsm8k": _NOT_SHOWN,
+    "mbpp": {"test": TEST_IS_UNUSED},
+    "text": _NOT_SHOWN | {"aliases": "only answer counts as correct"},
 }
 
 
@@ -53,11 +48,11 @@ def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
     try:
         for number, row in enumerate(read_rows(path), 1):
             question = READERS[form](row, numbered(stem, number), f"{path}: row {number}")
-            unused.update(field for field in _UNUSED_FIELDS[form] if row.get(field))
+            unused.update(field for field in _UNUSED[form] if row.get(field))
             yield question
     finally:  # also if the caller takes only the first questions
         for field, n in unused.items():
-            logger.warning("%s: field %r of %d rows is not used: %s", path, field, n, _WHY[field])
+            logger.warning("%s: field %r of %d rows is not used: %s", path, field, n, _UNUSED[form][field])
 
 
 def gsm8k_question(row: Any, name: str, where: str) -> Question:

@@ -6,31 +6,18 @@ that no held-out text is ever in a training set, for any seeds.
 
 import hashlib
 import random
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from arc_refinery.seeding import stream_seed
 
-_Row = dict[str, Any]
 QuestionSplit = Literal["train", "heldout"]
 
 _HELD_OUT_ONE_IN = 8
 
 
-@dataclass(frozen=True, slots=True)
-class _Difficulty:
-    """Difficulty of problems."""
-
-    steps: tuple[int, int]  # operations, minimum and maximum
-    digits: tuple[int, int]  # least and most digits of the numbers
-    stories: float  # share of word problems; the others are bare expressions
-
-
-_DIFFICULTIES = {
-    1: _Difficulty((1, 1), (3, 4), 0.3),
-    2: _Difficulty((2, 2), (3, 4), 0.6),
-    3: _Difficulty((3, 4), (3, 5), 0.8),
-}
+# By level: fewest and most operations; fewest and most digits of the numbers; share of word problems (the others are
+# bare expressions)
+_DIFFICULTIES = {1: ((1, 1), (3, 4), 0.3), 2: ((2, 2), (3, 4), 0.6), 3: ((3, 4), (3, 5), 0.8)}
 MAX_VALUE = 10**12  # largest intermediate result
 
 NAMES = "Anna Ben Carla David Emma Felix Greta Hugo Ida Jonas Kira Leo Mia Noah Olga Paul".split()  # noqa: SIM905
@@ -38,15 +25,13 @@ THINGS = "apples beads books bottles bricks cards coins eggs nails pencils plant
 ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 
 
-def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> _Row:
+def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> dict[str, str]:
     """Return a problem: `question`; `answer` with one line per step, its calculation marked, and `#### number`."""
     rng = random.Random(stream_seed(seed, "gsm8k", level, split, index))
-    difficulty = _DIFFICULTIES[level]
+    steps, digits, stories = _DIFFICULTIES[level]
     while True:
-        n_steps = rng.randint(*difficulty.steps)
-        question, lines, value = (_story if rng.random() < difficulty.stories else _expression)(
-            rng, n_steps, difficulty.digits
-        )
+        n_steps = rng.randint(*steps)
+        question, lines, value = (_story if rng.random() < stories else _expression)(rng, n_steps, digits)
         if split_of(question) == split:
             return {"question": question, "answer": "\n".join([*lines, f"#### {value}"])}
 
@@ -117,7 +102,7 @@ def _story(rng: random.Random, n_steps: int, digits: tuple[int, int]) -> tuple[s
         lines.append(line)
     if len(lines) == n_steps:
         return " ".join([*sentences, f"How many {things} are there?"]), lines, value
-    ending, line, value = rng.choice((_counted, _sold, _shared, _left_over))(rng, who, things, value, digits)
+    ending, line, value = _ending(rng, who, things, value, digits)
     return " ".join([*sentences, ending]), [*lines, line], value
 
 
@@ -143,26 +128,18 @@ def _event(rng: random.Random, who: str, things: str, value: int, digits: tuple[
     return sentence, _line("Then there are", f"{value} + {number}", value + number, things), value + number
 
 
-def _counted(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
-    sentence, line, value = _event(rng, who, things, value, digits)
-    return f"{sentence} How many {things} are there now?", line, value
-
-
-def _sold(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> _Event:
-    price = rng.randrange(3, 100)
-    sentence = f"{who} sells all of them for ${price} each. How many dollars does {who} get?"
-    return sentence, _line(f"{who} gets", f"{value} * {price}", value * price, "dollars"), value * price
-
-
-def _shared(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
-    schools = _divisor(rng, value)
-    if schools == 1:
-        return _left_over(rng, who, things, value, digits)
-    sentence = f"{who} shares them equally among {schools} schools. How many {things} does each school get?"
-    return sentence, _line("Each school gets", f"{value} / {schools}", value // schools, things), value // schools
-
-
-def _left_over(rng: random.Random, who: str, things: str, value: int, _digits: tuple[int, int]) -> _Event:
+def _ending(rng: random.Random, who: str, things: str, value: int, digits: tuple[int, int]) -> _Event:
+    kind = rng.choice(("counted", "sold", "shared", "left over"))
+    if kind == "counted":
+        sentence, line, value = _event(rng, who, things, value, digits)
+        return f"{sentence} How many {things} are there now?", line, value
+    if kind == "sold":
+        price = rng.randrange(3, 100)
+        sentence = f"{who} sells all of them for ${price} each. How many dollars does {who} get?"
+        return sentence, _line(f"{who} gets", f"{value} * {price}", value * price, "dollars"), value * price
+    if kind == "shared" and (schools := _divisor(rng, value)) > 1:
+        sentence = f"{who} shares them equally among {schools} schools. How many {things} does each school get?"
+        return sentence, _line("Each school gets", f"{value} / {schools}", value // schools, things), value // schools
     size = rng.randrange(12, 100)
     sentence = f"{who} fills bags with {size} {things} each, as many as possible. How many {things} are left over?"
     return sentence, _line("Left over are", f"{value} % {size}", value % size, things), value % size

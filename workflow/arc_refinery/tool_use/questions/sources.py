@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -36,33 +36,23 @@ def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterat
 def _rows(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
     match settings.source:
         case "generator":
-            return _generated(settings, split, seed)
+            seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
+            for number in range(settings.n_questions or 0):
+                level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
+                yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
         case "file":
-            return questions_from_file(Path(str(settings.path)), settings.form)
+            yield from questions_from_file(Path(str(settings.path)), settings.form)
         case "hub":
             raise InputError(f"{settings.name}: {FETCH_FIRST}")
 
 
-def _generated(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
-    seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
-    for number in range(settings.n_questions or 0):
-        level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
-        yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
+def check_references(
+    questions: Iterable[Question], candidates: Executor, graders: Executor
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return why reference programs do not pass their asserts, and why some asserts of the others cannot be checked.
 
-
-@dataclass(frozen=True, slots=True)
-class CheckedQuestions:
-    """Questions whose reference passes its asserts, and reports on the others, by question id."""
-
-    questions: list[Question]
-    failing: dict[str, str]  # why the reference does not pass
-    unchecked: dict[str, str]  # why some asserts of a question in `questions` cannot be checked
-
-
-def with_valid_reference(questions: Sequence[Question], candidates: Executor, graders: Executor) -> CheckedQuestions:
-    """Keep the questions whose reference program passes its asserts.
-
-    With the others, correct and wrong programs could not be distinguished, and GRPO would learn nothing.
+    Both by question id. With the first, correct and wrong programs could not be distinguished, and GRPO would learn
+    nothing.
     """
     with_asserts = [question for question in questions if question.kind == "code_exec"]
     failing: dict[str, str] = {}
@@ -77,8 +67,7 @@ def with_valid_reference(questions: Sequence[Question], candidates: Executor, gr
         elif problem:
             n = sum(result.outcome is not AssertOutcome.passed for result in report.asserts)
             unchecked[question.question_id] = f"{n} of {len(report.asserts)} asserts, first {problem}"
-    valid = [question for question in questions if question.question_id not in failing]
-    return CheckedQuestions(valid, failing, unchecked)
+    return failing, unchecked
 
 
 def _problem(report: AssertsReport) -> str:
@@ -111,5 +100,4 @@ def _identity(question: Question) -> Identity:
     """Return what a question is recognized by: without the test that MBPP's are shown with, and only MBPP's by id."""
     name = question.question_id.rpartition("/")[2]
     text = question.text.partition(SHOWN_TEST)[0] if question.asserts else question.text
-    statements = question.asserts.statements if question.asserts else ()
-    return Identity.of(name if name.startswith(MBPP_ID) else "", text, statements)
+    return Identity.of(name if name.startswith(MBPP_ID) else "", text, question.suite.asserts.statements)

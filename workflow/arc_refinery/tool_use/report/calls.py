@@ -5,6 +5,7 @@ Eight episodes on one question answer 9, 23, 9, nothing, 9, 23, 10, 9:
 maj@8    the answer 9, with 4 of 7 votes
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import get_args
@@ -62,16 +63,16 @@ def majority(results: Results, episodes: pd.DataFrame) -> list[float]:
     """
     is_right: dict[str, float] = {}
     for question, rows in episodes[episodes["answer"] != ""].groupby("task_id"):
-        first = rows.drop_duplicates("answer").set_index("answer")
-        votes = rows["answer"].value_counts(sort=False).reindex(first.index)
-        is_right[str(question)] = float(rows.loc[rows["answer"] == votes.idxmax(), "solved"].any())
+        ((answer, _),) = Counter(rows["answer"]).most_common(1)  # the first one of equals
+        is_right[str(question)] = float(rows.loc[rows["answer"] == answer, "solved"].any())
     return [is_right.get(question, 0.0) for question in results.task_ids]
 
 
-def pass_rates(results: Results, episodes: pd.DataFrame, with_calls: bool) -> list[float]:
-    """Return the share of correct episodes with calls, or without, of each question that has such episodes."""
-    chosen = episodes[episodes["is_calling"] == with_calls]
-    return [float(rate) for rate in results.per_task(chosen, list(dict.fromkeys(chosen["task_id"])))[PASS_RATE]]
+def pass_rates(results: Results, episodes: pd.DataFrame, with_calls: bool) -> tuple[int, list[float]]:
+    """Return the number of episodes with calls, or without, and the share of correct ones per question with some."""
+    rows = episodes[episodes["is_calling"] == with_calls]
+    rates = results.per_task(rows, list(dict.fromkeys(rows["task_id"])))[PASS_RATE]
+    return len(rows), [float(rate) for rate in rates]
 
 
 def votes(results: Results, episodes: Mapping[str, pd.DataFrame], has_votes: bool) -> pd.DataFrame:
@@ -83,10 +84,10 @@ def votes(results: Results, episodes: Mapping[str, pd.DataFrame], has_votes: boo
     for arm, of_arm in episodes.items():
         row: dict[str, object] = {"arm": arm, "maj_at_k": np.mean(majority(results, of_arm)) if has_votes else None}
         for kind, with_calls in (("with_calls", True), ("without_calls", False)):
-            rates = pass_rates(results, of_arm, with_calls)
+            n_episodes, rates = pass_rates(results, of_arm, with_calls)
             row |= {
                 f"pass_rate_{kind}": np.mean(rates) if rates else None,
-                f"episodes_{kind}": int((of_arm["is_calling"] == with_calls).sum()),
+                f"episodes_{kind}": n_episodes,
                 f"questions_{kind}": len(rates),
             }
         rows.append(row)
@@ -132,9 +133,7 @@ def _votes_table(experiment: ToolUse, results: Results, has_votes: bool) -> str:
         return estimate_text(estimate(right)) if right else "–"
 
     def rate_text(arm: ToolArm, with_calls: bool) -> str:
-        episodes = results.attempts_of_arm(arm)
-        rates = pass_rates(results, episodes, with_calls)
-        n_episodes = int((episodes["is_calling"] == with_calls).sum())
+        n_episodes, rates = pass_rates(results, results.attempts_of_arm(arm), with_calls)
         return f"{share_text(rates)} (episodes: {n_episodes}, questions: {len(rates)})" if rates else "–"
 
     rows: list[list[object]] = []
@@ -144,15 +143,8 @@ def _votes_table(experiment: ToolUse, results: Results, has_votes: bool) -> str:
         for arm in arms:
             calls = f"{results.attempts_of_arm(arm)['n_calls'].mean():.2f}"
             rows.append([f"`{arm.name}`", majority_text([arm]), calls, rate_text(arm, True), rate_text(arm, False)])
-    maj = f"maj@{experiment.evaluation.n_predictions}"
-    header = [
-        "arm",
-        maj,
-        "calls per episode",
-        "pass rate of episodes with calls",
-        "pass rate of episodes without calls",
-    ]
-    return markdown_table(header, rows)
+    rates = [f"pass rate of episodes {which} calls" for which in ("with", "without")]
+    return markdown_table(["arm", f"maj@{experiment.evaluation.n_predictions}", "calls per episode", *rates], rows)
 
 
 def _tools_table(by_tool: pd.DataFrame) -> str:

@@ -1,5 +1,6 @@
 """The rows of the table of attempts (evaluation/attempts.py), from the episodes of a tool-use experiment."""
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from itertools import chain
@@ -17,9 +18,11 @@ from arc_refinery.evaluation.sides import check_rows
 from arc_refinery.records import RecordError
 from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.reporting.kind import settings_hash
-from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES, CallFormat
+from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import ToolArm, ToolUse
-from arc_refinery.tool_use.report.texts import measure_texts
+from arc_refinery.tool_use.episodes.episodes import calls_by_turn
+from arc_refinery.tool_use.grading.answers import normalized
 
 CALL = pa.struct([("tool", pa.string()), ("fault", pa.string())])
 EXTRA = pa.schema(
@@ -35,6 +38,9 @@ EXTRA = pa.schema(
         ("answers_with_call", pa.bool_()),  # the answer looks like a call of another format, which is not run
     ]
 )
+_PYTHON_CALLS = re.compile(r"\[\w+\(.*\)\]", re.DOTALL)  # [f(x=1)], as Llama 3.2 may write them
+# {"name": "f", "arguments": {}} without tags
+_JSON_CALL = re.compile(r'^[ \t]*\{\s*"name"\s*:\s*"[^"\n]*"\s*,\s*"(?:parameters|arguments)"\s*:', re.MULTILINE)
 CUT = ("truncated", "tokens")  # endings at a limit of tokens
 
 
@@ -90,7 +96,7 @@ def _episodes(
                     f"arm? {records.remake(path)}"
                 )
             question = questions[episode.question_id]
-            texts = measure_texts(episode, call_format, question.reference if question.kind == "exact_match" else "")
+            correct_text = question.reference if question.kind == "exact_match" else ""
             is_answer, is_right = episode.ending == "answer", episode.reward == 1.0
             yield {
                 "turn": 1,
@@ -117,12 +123,38 @@ def _episodes(
                 "calls": [{"tool": call.tool, "fault": call.fault} for call in episode.calls],
                 "n_faulty_calls": sum(bool(call.fault) for call in episode.calls),
                 "is_calling": bool(episode.calls),
-                "n_thought_chars": texts.n_thought_chars,
-                "result_chars": texts.result_chars,
-                "calls_of_turns": texts.calls_of_turns,
-                "shows_answer": texts.shows_answer,
-                "answers_with_call": texts.answers_with_call,
+                **columns_of_texts(episode, call_format, correct_text),
             }
+
+
+def columns_of_texts(episode: Episode, call_format: CallFormat, correct_text: str) -> dict[str, Any]:
+    """Return the columns that need an episode's messages; `correct_text` is the answer, if it is a text."""
+    turns = [parse_turn(message.content, call_format) for message in episode.messages if message.role == "assistant"]
+    results = [message.content for message in episode.messages if message.role == "tool"]
+    return {
+        "n_thought_chars": sum(len(turn.thinking) for turn in turns),
+        "result_chars": [*map(len, results)],
+        "calls_of_turns": [*map(len, calls_by_turn(episode.messages, episode.calls))],
+        "shows_answer": any(_contains(result, correct_text) for result in results),
+        "answers_with_call": (
+            episode.ending == "answer" and bool(turns) and _looks_like_call(turns[-1].answer or "", call_format)
+        ),
+    }
+
+
+def _looks_like_call(text: str, call_format: CallFormat) -> bool:
+    others = (other for other in FORMATS.values() if other.name != call_format.name)
+    return (
+        any(other.start(text) < len(text) for other in others)
+        or _PYTHON_CALLS.fullmatch(text.strip()) is not None
+        or _JSON_CALL.search(text) is not None
+    )
+
+
+def _contains(text: str, answer: str) -> bool:
+    """Return whether a text has an answer as whole words or as a whole number."""
+    words = re.escape(normalized(answer))
+    return bool(words) and re.search(rf"(?<![\w.-]){words}(?!\w|\.\d)", normalized(text)) is not None
 
 
 def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from arc_refinery import records
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.models.hub import fetched_folder
 from arc_refinery.records import RecordError
-from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.records.tool_use import Episode
 from arc_refinery.reporting.publish import Attachments, save
 from arc_refinery.tool_use.config import ToolUse
 from arc_refinery.tool_use.report.rows import episode_files, read_questions
@@ -46,42 +46,32 @@ def read_episode(experiment: ToolUse, folder: Path, name: str, arm: str, episode
 
 
 def transcripts(experiment: ToolUse, folder: Path, results: Results) -> list[list[str]]:
-    """Return blocks on each of the questions on which the arm to show gained most over the first arm."""
+    """Return blocks on each of the questions on which the arm to show gained most over the first arm.
+
+    Typical is an episode that has the most common reward.
+    """
     first, gaining = experiment.arms[0], experiment.arms_called(experiment.arm_to_show)[0]
-    rewards = {arm.name: results.attempts_of_arm(arm).groupby("task_id")["score"].sum() for arm in (first, gaining)}
+    groups = {arm.name: results.attempts_of_arm(arm).groupby("task_id") for arm in (first, gaining)}
+    rewards = {arm: rows["score"].sum() for arm, rows in groups.items()}
     gains = (rewards[gaining.name] - rewards[first.name]).loc[list(results.task_ids)]
-    best = gains.sort_values(ascending=False, kind="stable").index[:MAX_TRANSCRIPTS]
     questions = read_questions(folder, results.name)
-    shown = {arm.name: _typical(results.attempts_of_arm(arm)) for arm in (first, gaining)}
     blocks = []
-    for question_id in best:
-        ids = {arm: rows[question_id] for arm, rows in shown.items()}
-        blocks.append(list(_episodes_of(experiment, folder, results, questions[question_id], ids)))
+    for question_id in gains.sort_values(ascending=False, kind="stable").index[:MAX_TRANSCRIPTS]:
+        question = questions[question_id]
+        answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
+        on_question = [f"**{_escape(question.text)}**{answer}"]
+        for arm, rows_of_arm in groups.items():
+            rows = rows_of_arm.get_group(question_id)
+            most_common, _ = Counter(rows["score"]).most_common(1)[0]
+            typical = rows.loc[rows["score"] == most_common, "attempt_id"].iloc[0]  # the first one
+            episode = transcript(read_episode(experiment, folder, results.name, arm, typical))
+            on_question += [
+                f"`{arm}`, {rows['solved'].sum()} of {len(rows)} correct; a typical episode:",
+                # an indented code block: no text of the model can end it
+                "\n".join(f"    {line}" for line in episode.splitlines()),
+            ]
+        blocks.append(on_question)
     return blocks
-
-
-def _typical(episodes: pd.DataFrame) -> dict[str, str]:
-    """Return for each question the first episode that has the most common reward."""
-    by_question = {}
-    for question_id, rows in episodes.groupby("task_id"):
-        most_common, _ = Counter(rows["score"]).most_common(1)[0]
-        by_question[str(question_id)] = str(rows.loc[rows["score"] == most_common, "attempt_id"].iloc[0])
-    return by_question
-
-
-def _episodes_of(
-    experiment: ToolUse, folder: Path, results: Results, question: Question, ids: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield a question and a typical episode of each arm; `ids`: of the episodes, by arm."""
-    answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
-    yield f"**{_escape(question.text)}**{answer}"
-    for arm, episode_id in ids.items():
-        rows = results.attempts_of_arm(experiment.arm(arm))
-        rows = rows[rows["task_id"] == question.question_id]
-        yield f"`{arm}`, {rows['solved'].sum()} of {len(rows)} correct; a typical episode:"
-        episode = transcript(read_episode(experiment, folder, results.name, arm, episode_id))
-        # an indented code block: no text of the model can end it
-        yield "\n".join(f"    {line}" for line in episode.splitlines())
 
 
 def transcript(episode: Episode) -> str:

@@ -7,7 +7,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import Any
 
 from arc_refinery.sandbox import Outcome, Script, Status
-from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool, whole_characters
+from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, whole_characters
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import text_signature
 from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate
@@ -34,7 +34,7 @@ PYTHON_MODULES = """
 NO_OUTPUT = "(no output)"
 
 
-class Calculator(DirectTool):
+class Calculator(Tool):
     signature = text_signature(
         "calculator",
         "Compute an arithmetic expression.",
@@ -43,9 +43,6 @@ class Calculator(DirectTool):
         "12 * (3 + 4)",
     )
 
-    def __init__(self, choice: ToolChoice) -> None:
-        self.max_result_chars = choice.max_result_chars
-
     def begin(self, arguments: dict[str, Any]) -> str:
         try:
             return calculate(whole_characters(arguments["expression"]))
@@ -53,7 +50,7 @@ class Calculator(DirectTool):
             raise FaultyCall("failed", f"{error}.") from None
 
 
-class ExecuteCode:
+class ExecuteCode(Tool):
     signature = text_signature(
         "execute_code",
         "Run Python code; gives what it prints and the value of its last expression.",
@@ -63,17 +60,20 @@ class ExecuteCode:
     )
 
     def __init__(self, choice: ToolChoice) -> None:
-        self.max_result_chars = choice.max_result_chars
         self._seconds = choice.seconds
+        self._earlier: list[str] = []  # successful calls, for tools with a state
+        self._code = ""
 
     def begin(self, arguments: dict[str, Any]) -> Script:
-        return Script("", (whole_characters(arguments["code"]),), interactive=True, cpu_seconds=self._seconds)
+        self._code = whole_characters(arguments["code"])
+        sources = (*self._earlier, self._code)
+        return Script("", sources, interactive=True, n_replayed=len(self._earlier), cpu_seconds=self._seconds)
 
     def end(self, outcome: Outcome) -> str:
         return printed_result(outcome, outcome.error)
 
 
-class Python:
+class Python(ExecuteCode):
     """An interpreter whose state lasts for an episode.
 
     No process outlives a call: the earlier successful ones are run again, in order, before each new one. A call that
@@ -88,17 +88,6 @@ class Python:
         "Python code",
         "x = 6\nx * 7",
     )
-
-    def __init__(self, choice: ToolChoice) -> None:
-        self.max_result_chars = choice.max_result_chars
-        self._seconds = choice.seconds
-        self._earlier: list[str] = []
-        self._code = ""
-
-    def begin(self, arguments: dict[str, Any]) -> Script:
-        self._code = whole_characters(arguments["code"])
-        sources = (*self._earlier, self._code)
-        return Script("", sources, interactive=True, n_replayed=len(self._earlier), cpu_seconds=self._seconds)
 
     def end(self, outcome: Outcome) -> str:
         error = outcome.error
@@ -117,7 +106,7 @@ def printed_result(outcome: Outcome, error: str) -> str:
     raise FaultyCall("failed", error, printed)
 
 
-class ReadFile(DirectTool):
+class ReadFile(Tool):
     signature = text_signature(
         "read_file",
         "Read a text file of the task's folder.",
@@ -126,8 +115,7 @@ class ReadFile(DirectTool):
         "notes.txt",
     )
 
-    def __init__(self, choice: ToolChoice, folder: Path | None) -> None:
-        self.max_result_chars = choice.max_result_chars
+    def __init__(self, folder: Path | None) -> None:
         self._folder = folder
 
     def begin(self, arguments: dict[str, Any]) -> str:
@@ -174,8 +162,8 @@ def listed(names: Iterable[str]) -> str:
 
 
 BUILT_IN: dict[ToolName, Callable[[ToolChoice, Path | None], Tool]] = {
-    "calculator": lambda choice, _: Calculator(choice),
-    "execute_code": lambda choice, _: ExecuteCode(choice),
-    "python": lambda choice, _: Python(choice),
-    "read_file": ReadFile,
+    "calculator": lambda _choice, _folder: Calculator(),
+    "execute_code": lambda choice, _folder: ExecuteCode(choice),
+    "python": lambda choice, _folder: Python(choice),
+    "read_file": lambda _choice, folder: ReadFile(folder),
 }

@@ -16,7 +16,7 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import TimeIsUp, defined_by, reason_of, time_limit, without_exit
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
-from arc_refinery.tool_use.calls.tool import DirectTool, FaultyCall, Tool, ToolDown
+from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, ToolDown
 from arc_refinery.tool_use.config.experiment import ToolChoice
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature, signatures
 
@@ -29,12 +29,21 @@ _INSTANCE = "_instance_of_this_episode"
 def own_tools(choice: ToolChoice, code: OwnCode) -> list[Tool]:
     """Return the tools of an episode."""
     tools = _signatures(code)
-    if choice.where == "process":
-        return _in_process(choice, code, tools)
+    if choice.where == "sandbox":
+        calls: list[str] | None = [] if _is_class(code) else None  # shared by the methods of an instance
+        return [SandboxedTool(choice, code, tool, calls) for tool in tools]
+    defined = defined_by(code)
     if not _is_class(code):
-        return [SandboxedTool(choice, code, tools[0], None)]
-    calls: list[str] = []  # shared by the methods of an instance
-    return [SandboxedTool(choice, code, tool, calls) for tool in tools]
+        return [ProcessTool(choice, tools[0], defined)]
+
+    @cache
+    def instance() -> Any:
+        return defined()
+
+    def method(name: str) -> Callable[..., Any]:
+        return lambda **arguments: getattr(instance(), name)(**arguments)
+
+    return [ProcessTool(choice, tool, method(tool.name)) for tool in tools]
 
 
 def check_own_tools(choices: Iterable[ToolChoice], executor: Executor) -> None:
@@ -74,12 +83,11 @@ def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
         ) from error
 
 
-class ProcessTool(DirectTool):
+class ProcessTool(Tool):
     """A function or method that runs in this process."""
 
     def __init__(self, choice: ToolChoice, signature: ToolSignature, function: Callable[..., Any]) -> None:
         self.signature = signature
-        self.max_result_chars = choice.max_result_chars
         self._seconds = choice.seconds or PROCESS_SECONDS
         self._choice = choice
         self._function = function
@@ -106,13 +114,12 @@ class ProcessTool(DirectTool):
                 return result
 
 
-class SandboxedTool:
+class SandboxedTool(Tool):
     """A function or method that runs in the sandbox."""
 
     def __init__(self, choice: ToolChoice, code: OwnCode, signature: ToolSignature, earlier: list[str] | None) -> None:
         """`earlier` are the successful calls of the episode's instance, shared by its methods; None for a function."""
         self.signature = signature
-        self.max_result_chars = choice.max_result_chars
         self._seconds = choice.seconds
         self._code = code
         self._earlier = earlier
@@ -162,21 +169,6 @@ def _before(code: OwnCode) -> tuple[str, ...]:
     """Return the sources that define a tool: the file, and for a class an instance."""
     instance = (f"{_INSTANCE} = {code.name}()",) if _is_class(code) else ()
     return (_source(code), inspect.getsource(_result_as_text), *instance)
-
-
-def _in_process(choice: ToolChoice, code: OwnCode, tools: list[ToolSignature]) -> list[Tool]:
-    defined = defined_by(code)
-    if not _is_class(code):
-        return [ProcessTool(choice, tools[0], defined)]
-
-    @cache
-    def instance() -> Any:
-        return defined()
-
-    def method(name: str) -> Callable[..., Any]:
-        return lambda **arguments: getattr(instance(), name)(**arguments)
-
-    return [ProcessTool(choice, tool, method(tool.name)) for tool in tools]
 
 
 # Read once: each of thousands of episodes has its own tools.

@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import without_marks
@@ -24,6 +24,7 @@ from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 from arc_refinery.tool_use.tools.built_in_tools import BUILT_IN, listed
 from arc_refinery.tool_use.tools.own_tools import own_tools
 
+T = TypeVar("T")
 BASIC: tuple[ToolName, ...] = ("calculator", "execute_code", "read_file")
 
 
@@ -64,10 +65,6 @@ class Toolbox:
         self.call_format = call_format
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.tools)
-
-    @property
     def signatures(self) -> list[ToolSignature]:
         """The tools as described to the model, in TRL's order."""
         return [self.tools[name].signature for name in sorted(self.tools)]
@@ -79,7 +76,8 @@ class Toolbox:
 
     def run(self, name: str, arguments: dict[str, Any]) -> CallResult:
         """Run a parsed call and return its result."""
-        return self._finish(self._run(name, arguments))
+        (result,) = _in_parallel([self._run(name, arguments)], self.executor)
+        return result
 
     def answer(self, turn: ParsedTurn, calls_left: int) -> Generator[Script, Outcome, list[CallResult]]:
         """Run the calls of a turn, one after the other; yield scripts to execute, and return the results."""
@@ -124,17 +122,6 @@ class Toolbox:
             return CallResult("", name, failure=str(down))
         return CallResult(self._truncated(begun, tool), name)
 
-    def _finish(self, running: Generator[Script, Outcome, CallResult]) -> CallResult:
-        try:
-            script = next(running)
-            while True:
-                assert self.executor is not None
-                (outcome,) = self.executor.run([script])
-                script = running.send(outcome)
-        except StopIteration as finished:
-            result: CallResult = finished.value
-            return result
-
     @property
     def _example(self) -> str:
         """A correct call of the first tool."""
@@ -167,29 +154,37 @@ def answer_all(turns: Sequence[tuple[Toolbox, ParsedTurn, int]]) -> list[list[Ca
     The toolboxes must share their executor. The calls of a turn are run one after the other, because later ones may
     use what earlier ones left; those of different episodes in parallel, because some take up to their time limits.
     """
-    running = dict(enumerate(toolbox.answer(turn, calls_left) for toolbox, turn, calls_left in turns))
-    results: dict[int, list[CallResult]] = {}
+    answers = [toolbox.answer(turn, calls_left) for toolbox, turn, calls_left in turns]
+    return _in_parallel(answers, turns[0][0].executor)
+
+
+def _in_parallel(calls: Iterable[Generator[Script, Outcome, T]], executor: Executor | None) -> list[T]:
+    """Return what generators return; the scripts that they yield are executed in parallel."""
+    running = dict(enumerate(calls))
+    results: dict[int, T] = {}
     outcomes: dict[int, Outcome] = {}
     while running:
         scripts: dict[int, Script] = {}
-        for index, episode in running.items():
+        for index, call in running.items():
             try:
-                scripts[index] = episode.send(outcomes[index]) if index in outcomes else next(episode)
+                scripts[index] = call.send(outcomes[index]) if index in outcomes else next(call)
             except StopIteration as finished:
                 results[index] = finished.value
         running = {index: running[index] for index in scripts}
-        executor = turns[0][0].executor
         assert executor is not None or not scripts
         executed = executor.run(scripts.values()) if executor and scripts else ()
         outcomes = dict(zip(scripts, executed, strict=True))
-    return [results[index] for index in range(len(turns))]
+    return [results[index] for index in sorted(results)]
 
 
 def _tools(choice: ToolName | ToolChoice, folder: Path | None) -> Sequence[Tool]:
     if isinstance(choice, str):
         choice = _plain_choice(choice)
     code = choice.own_code
-    return own_tools(choice, code) if code else [BUILT_IN[choice.tool](choice, folder)]  # type: ignore[index]
+    tools = own_tools(choice, code) if code else [BUILT_IN[choice.tool](choice, folder)]  # type: ignore[index]
+    for tool in tools:
+        tool.max_result_chars = choice.max_result_chars
+    return tools
 
 
 @cache

@@ -61,7 +61,7 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
 
 def _calculation_turns(question: Question, tools: Toolbox) -> list[ChatMessage] | None:
     """Return the solution up to its answer: each marked calculation is a call, the text after it the next thought."""
-    if "calculator" in tools.names:
+    if "calculator" in tools.tools:
         tool, argument, form = "calculator", "expression", "{}"
     else:
         tool, argument, form = _python_tool(tools), "code", "print({})"
@@ -95,7 +95,7 @@ def _execute_code_turns(question: Question, tools: Toolbox) -> list[ChatMessage]
 
 def _python_tool(tools: Toolbox) -> str:
     """Return the tool that runs programs; calls of it fail if there is none."""
-    return "python" if "python" in tools.names and "execute_code" not in tools.names else "execute_code"
+    return "python" if "python" in tools.tools and "execute_code" not in tools.tools else "execute_code"
 
 
 def called(thought: str, tool: str, arguments: dict[str, str], result: str) -> list[ChatMessage]:

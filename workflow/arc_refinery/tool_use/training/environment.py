@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter, Signature
 from itertools import accumulate, pairwise
@@ -35,8 +35,7 @@ from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
-from arc_refinery.tool_use.training.failures import FailureLimit, spread, without_failed
-from arc_refinery.tool_use.training.reward_terms import scored_episode
+from arc_refinery.tool_use.training.reward_terms import FailureLimit, scored_episode, spread, without_failed
 from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.rewards import Reward
 from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
@@ -146,7 +145,7 @@ class Rewards:
         earned = self.reward.earned(values, [ended.n_turns for ended in finished])
         self.scored = [
             ScoredCompletion(
-                _sampled(episode),
+                [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled],
                 episode.ending in ("truncated", "tokens"),
                 reward,
                 "failed" if has_failed else "",
@@ -166,10 +165,6 @@ class Rewards:
         for name, value in metrics.items():
             log_metric(name, value)
         return rewards
-
-
-def _sampled(episode: Rollout) -> list[int]:
-    return [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled]
 
 
 def _turns(mask: Sequence[int]) -> list[int]:
@@ -295,9 +290,9 @@ class ToolEnvironment:
     executors: tuple[Executor, Executor]  # run programs; compare their values
     files_hash: str  # hash of what tools read
     seed: int
-    reward: Reward = field(default_factory=lambda: Reward(CORRECT, REWARDS))
 
     def __post_init__(self) -> None:
+        self.reward = Reward(self.training.rewards, REWARDS)
         self.tool_sets: list[list[ToolSignature]] = []  # all different ones
         rows = []
         for question in self.questions:
@@ -306,8 +301,6 @@ class ToolEnvironment:
                 self.tool_sets.append(tools)
             row = {"prompt": self.renderer.opening(question.text), "question_id": question.question_id}
             rows.append(row | {"environment": str(self.tool_sets.index(tools))})
-        if not any(self.tool_sets):  # TRL would run no episodes
-            raise InputError("no tools are offered, and episodes are trained with some; name them with --tools")
         if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
             rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
@@ -331,6 +324,11 @@ class ToolEnvironment:
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         tokenizer.eos_token = self.generation.stop_token
+        questions = {question.question_id: question for question in self.questions}
+        factories = {  # by the name in a row's column `environment`
+            str(index): partial(environment_class(tools), questions, self.open_toolbox)
+            for index, tools in enumerate(self.tool_sets)
+        }
         return ToolTrainer(
             self.renderer,
             self.generation,
@@ -341,15 +339,6 @@ class ToolEnvironment:
                 self.generation.max_episode_tokens,
                 self.reward,
             ),
-            environment_factory=self._factories(),
+            environment_factory=factories if len(factories) > 1 else factories["0"],
             **arguments,
         )
-
-    def _factories(self) -> Any:
-        """Return what makes an environment, by the name in a row's column `environment` if there are several."""
-        questions = {question.question_id: question for question in self.questions}
-        factories = {
-            str(index): partial(environment_class(tools), questions, self.open_toolbox)
-            for index, tools in enumerate(self.tool_sets)
-        }
-        return factories if len(factories) > 1 else factories["0"]

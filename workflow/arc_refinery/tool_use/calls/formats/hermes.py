@@ -4,15 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from arc_refinery.tool_use.calls.formats.protocol import (
-    CHATML_ENDS,
-    CHATML_MARKS,
-    UNCLOSED,
-    MalformedCall,
-    WrittenCall,
-    split_tagged,
-    start_of_tag,
-)
+from arc_refinery.tool_use.calls.formats.protocol import CallFormat, MalformedCall
 from arc_refinery.tool_use.calls.tool import kind
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
@@ -20,18 +12,17 @@ _JSON = json.JSONDecoder()
 _QUOTES = r" Inside a text, a quote is \"."
 
 
-class Hermes:
+class Hermes(CallFormat):
     name = "hermes"
-    ends = CHATML_ENDS
-    marks = CHATML_MARKS
-    unclosed = UNCLOSED
 
-    def start(self, text: str) -> int:
-        return start_of_tag(text)
-
-    def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
-        """Tags inside the texts of a JSON object are part of it."""
-        return split_tagged(text, _end_of_call)
+    def end_of_body(self, text: str, start: int) -> int:
+        """Return where an object ends; also one in doubled braces."""
+        start += len(text[start:]) - len(text[start:].lstrip())
+        if not text.startswith("{{", start):
+            return _end_of_object(text, start)
+        end = _end_of_object(text, start + 1)
+        rest = text[end:].lstrip()
+        return len(text) - len(rest) + 1 if rest.startswith("}") else end
 
     def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
         try:
@@ -117,13 +108,3 @@ def _end_of_object(text: str, start: int) -> int:
         return _JSON.raw_decode(text, start)[1]
     except (ValueError, RecursionError):
         return start
-
-
-def _end_of_call(text: str, start: int) -> int:
-    """Return where an object ends, as `_end_of_object`; also one in doubled braces."""
-    start += len(text[start:]) - len(text[start:].lstrip())
-    if not text.startswith("{{", start):
-        return _end_of_object(text, start)
-    end = _end_of_object(text, start + 1)
-    rest = text[end:].lstrip()
-    return len(text) - len(rest) + 1 if rest.startswith("}") else end

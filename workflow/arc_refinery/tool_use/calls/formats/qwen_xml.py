@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from arc_refinery.tool_use.calls.formats.protocol import (
-    CHATML_ENDS,
-    CHATML_MARKS,
-    OPEN_CALL,
-    UNCLOSED,
-    MalformedCall,
-    WrittenCall,
-    split_tagged,
-    start_of_tag,
-)
+from arc_refinery.tool_use.calls.formats.protocol import OPEN_CALL, CallFormat, MalformedCall, WrittenCall
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>")
@@ -29,28 +20,27 @@ _PARAMETER = re.compile(
 )
 
 
-class QwenXml:
+class QwenXml(CallFormat):
     name = "qwen-xml"
-    ends = CHATML_ENDS
-    marks = CHATML_MARKS
-    unclosed = UNCLOSED
 
     def start(self, text: str) -> int:
-        return min(start_of_tag(text), len(text.partition("<function=")[0]))
+        return min(super().start(text), len(text.partition("<function=")[0]))
 
     def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
-        """Tags inside the values of a complete function are part of it.
-
-        Qwen3-Coder sometimes forgets the first `<tool_call>`; vLLM accepts such calls, too.
-        """
+        """Qwen3-Coder sometimes forgets the first `<tool_call>`; vLLM accepts such calls, too."""
         start = self.start(text)
-        if start == start_of_tag(text):
-            return split_tagged(text, _end_of_function)
-        outside, calls = split_tagged(text[:start] + OPEN_CALL + text[start:], _end_of_function)
+        if start == super().start(text):
+            return super().split(text)
+        outside, calls = super().split(text[:start] + OPEN_CALL + text[start:])
         shift = len(OPEN_CALL)
         return outside, tuple(
             replace(call, span=(max(call.span[0] - shift, start), call.span[1] - shift)) for call in calls
         )
+
+    def end_of_body(self, text: str, start: int) -> int:
+        function = _FUNCTION.match(text, start)
+        ended = function and _END.match(text, _values(text, function.end())[1])
+        return ended.end() if ended else start
 
     def read(self, call: str, tools: Mapping[str, ToolSignature]) -> tuple[str, dict[str, Any]]:
         function = _FUNCTION.match(call)
@@ -84,13 +74,6 @@ def _values(text: str, start: int) -> tuple[list[tuple[str, str]], int]:
         values.append((match[1].strip(), match[2]))
         start = match.end()
     return values, start
-
-
-def _end_of_function(text: str, start: int) -> int:
-    """Return where the function from `start` ends, or `start` if there is no complete one."""
-    function = _FUNCTION.match(text, start)
-    ended = function and _END.match(text, _values(text, function.end())[1])
-    return ended.end() if ended else start
 
 
 def _fault_after(rest: str, values: list[tuple[str, str]]) -> str:
