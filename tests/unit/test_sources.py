@@ -2,7 +2,6 @@
 
 import codecs
 import dataclasses
-import importlib
 import json
 import logging
 import re
@@ -178,11 +177,14 @@ def test_parquet_is_read_in_blocks_whatever_its_integers_are(tmp_path: Path, kin
 
 @pytest.mark.usefixtures("only_in_blocks")
 def test_many_rows_are_read_as_a_json_parser_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(importlib.import_module("barc_rows").lines(60, seed=1)))
+    rng = np.random.default_rng(1)
+    shapes = [(n_pairs, 2, *rng.integers(1, 31, 2)) for n_pairs in rng.integers(1, 31, 60)]
+    listed = [
+        row(source=f"{SOURCE}# – {number}", examples=rng.integers(0, 10, shape).tolist())
+        for number, shape in enumerate(shapes)
+    ]
+    path = write_jsonl(tmp_path / "rows.jsonl", listed)
     monkeypatch.setattr(rows, "JSON_BLOCK", 100_000)
-    listed = [json.loads(line) for line in path.open()]
     problems = read_barc_rows(path)
     assert [problem.source for problem in problems] == [line["source"] for line in listed]
     examples = [[[pair.input.tolist(), pair.output.tolist()] for pair in problem.examples] for problem in problems]
