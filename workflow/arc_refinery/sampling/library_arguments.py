@@ -26,7 +26,6 @@ OVERRIDDEN = {
     "Trainer": frozenset(
         {
             "training_step",
-            "_calculate_rewards",
             "_generate_and_score_completions",
             "_generate_single_turn",
             "_get_per_token_logps_and_entropies",

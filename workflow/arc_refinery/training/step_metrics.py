@@ -1,7 +1,7 @@
 """Metrics of a GRPO step in addition to TRL's: pure functions of the step's completions."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import fsum
 from statistics import fmean
 
@@ -31,6 +31,14 @@ class ScoredCompletion:
     def return_from(self, turn: int) -> float:
         """Return what is earned from a turn on; turns are numbered from 1."""
         return fsum(self.earned[turn - 1 :]) if self.earned else self.reward
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The completions of a step in this process, and each one's values of the terms of the reward, without weights."""
+
+    completions: Sequence[ScoredCompletion]
+    terms: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def unique_token_ratio(ids: Sequence[int]) -> float:

@@ -37,10 +37,9 @@ from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.failures import FailureLimit, spread, without_failed
 from arc_refinery.tool_use.training.reward_terms import scored_episode
-from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.rewards import Reward
-from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
-from arc_refinery.training.trainer import Trainer
+from arc_refinery.training.step_metrics import Scored, ScoredCompletion, step_metrics
+from arc_refinery.training.trainer import Trainer, TrainingData
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +108,7 @@ def _type(schema: JsonSchema) -> Any:
 
 
 class Rewards:
-    """A reward function of TRL: grades the last turn of each episode, and logs each term of the reward."""
+    """Grades the last turn of each episode, and logs each term of the reward."""
 
     def __init__(
         self,
@@ -123,13 +122,11 @@ class Rewards:
         self.executors = executors
         self.num_generations = num_generations
         self.max_tokens = max_tokens  # limit of an episode
-        self.scored: list[ScoredCompletion] = []
-        self.terms: dict[str, list[float]] = {}
-        self.__name__ = "answer"  # part of the names of TRL's metrics
+        self.name = "answer"
 
     def __call__(
         self, environments: Sequence[EpisodeEnvironment], log_metric: Callable[[str, float], None], **_: Any
-    ) -> list[float]:
+    ) -> Scored:
         episodes = [environment.episode for environment in environments]
         questions = [environment.question for environment in environments]
         turns, call_format = [episode.last_turn for episode in episodes], episodes[0].toolbox.call_format
@@ -140,11 +137,11 @@ class Rewards:
         ]
         failed = [episode.ending == "failed" for episode in episodes]
         graded_values = self.reward.values([ended for ended in finished if ended.ending != "failed"])
-        self.terms = values = {name: spread(term, failed) for name, term in graded_values.items()}
+        values = {name: spread(term, failed) for name, term in graded_values.items()}
         rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
         rewards = without_failed(rewards, failed, self.num_generations)
         earned = self.reward.earned(values, [ended.n_turns for ended in finished])
-        self.scored = [
+        scored = [
             ScoredCompletion(
                 _sampled(episode),
                 episode.ending in ("truncated", "tokens"),
@@ -160,12 +157,12 @@ class Rewards:
                 questions, episodes, rewards, finished, failed, earned, strict=True
             )
         ]
-        metrics = step_metrics(self.scored, self.num_generations) | _metrics(episodes)
+        metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
         if self.reward.terms != CORRECT:
             metrics |= self.reward.metrics(graded_values)
         for name, value in metrics.items():
             log_metric(name, value)
-        return rewards
+        return Scored(scored, values)
 
 
 def _sampled(episode: Rollout) -> list[int]:
