@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from arc_refinery.config import Guard, GuardAction, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
-from arc_refinery.training import checkpoints, parts
+from arc_refinery.training import checkpoints
 from arc_refinery.training.guard import Symptom, first_symptom, symptom
 from arc_refinery.training.job import TrainingJob
 from arc_refinery.training.log import Choice, HeldoutResult
@@ -227,7 +227,7 @@ def part(tmp_path: Path) -> Path:
 def take_over(part: Path, until_step: int | None = None) -> Path:
     work = part.with_name("work")
     checkpoints.claim(work, "0" * 16)
-    parts.take_over(part / "checkpoints", work, until_step)
+    checkpoints.take_over(part / "checkpoints", work, until_step)
     return work
 
 

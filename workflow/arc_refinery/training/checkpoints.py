@@ -2,6 +2,12 @@
 
 They have two uses: to resume after a kill (the newest), and to choose the adapter from at the end (the best on held-out
 prompts, and only those from before a collapse).
+
+A training may be done in parts, each in a process of its own: one ends after `until_step`, the next continues from its
+folder. Parts change no weights: the last one ends with the bytes of a training without them.
+
+    part@1000/               the adapter of step 1000, training.jsonl
+    part@1000/checkpoints/   all that the next part needs
 """
 
 import json
@@ -18,12 +24,14 @@ from zipfile import is_zipfile
 from safetensors import SafetensorError, safe_open
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import writing
+from arc_refinery.files import atomic_write, decode_json, read_text, writing
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
-from arc_refinery.training.samples import PIECE
+from arc_refinery.training.samples import PIECE, copy_checkpoints
 
 logger = logging.getLogger(__name__)
 
+FOLDER = "checkpoints"  # of a part
+KEPT_STEP = "a step to keep"  # why a part has its adapter
 _NAME = re.compile(r"checkpoint-(\d+)")
 IDENTITY = "settings.txt"
 STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
@@ -189,3 +197,53 @@ def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int
     for step, path in steps_of(work).items():
         if step not in needed:
             shutil.rmtree(path)
+
+
+def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
+    """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training.
+
+    The part must end before `until_step`.
+    """
+    if any(path.name != IDENTITY for path in work.iterdir()):
+        return
+    if not part.is_dir() or identity_of(part) != identity_of(work):
+        raise InputError(
+            f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
+        )
+    _check_part(part, until_step)
+    with atomic_write(work) as copy:
+        copy_checkpoints(part, copy)
+
+
+def _check_part(part: Path, until_step: int | None) -> None:
+    """Raise unless a part of a training, if no collapse ended it, holds the whole state after its last step."""
+    log = part.parent / "training.jsonl"
+    last = decode_json(
+        read_text(log, "a training log").rstrip().rpartition("\n")[2], f"{log}: its last line", "a choice"
+    )
+    match last:
+        case {"chosen": {"step": int(step), "why": str(why)}}:
+            if why != KEPT_STEP:
+                return
+        case _:
+            raise InputError(f"{log}: does not end with the step that was chosen; train that part again")
+    if until_step is not None and until_step <= step:
+        raise InputError(
+            f"until_step is {until_step}, but the part before, {part.parent}, ends after step {step}; expected a later "
+            "step"
+        )
+    import torch
+    from safetensors.torch import load_file
+
+    saved = part / f"checkpoint-{step}"
+    if step not in steps_of(part):
+        fault = f"{saved / STATE}: is missing or cannot be read"
+    elif not (fault := fault_of(saved)):
+        ours, theirs = (load_file(folder / ADAPTER_WEIGHTS) for folder in (part.parent, saved))
+        is_same = ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+        fault = "" if is_same else f"{saved / ADAPTER_WEIGHTS}: holds other weights than {part.parent}"
+    if fault:
+        raise InputError(
+            f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
+            f"snakemake {part.parent}, or do its own job with until_step {step}"
+        )
