@@ -156,7 +156,8 @@ def _folder_chat(folder: Path, enable_thinking: bool | None) -> Chat | None:
     def tokens(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False).ids)
 
-    return template and Chat(template, jinja, tokens, special_marks(tokenizer.get_added_tokens_decoder()))
+    marks = special_marks(tokenizer.get_added_tokens_decoder())
+    return None if template is None else Chat(template, jinja, tokens, marks)
 
 
 def with_thinking(template: str, enable_thinking: bool | None) -> str:

@@ -200,11 +200,6 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, symptom: Sympto
     collapse = symptom if job.guard.action == "stop" else None
     is_over = not job.until_step or collapse is not None
     if job.until_step and not is_over:
-        if last_step < job.until_step:
-            raise InputError(
-                f"training ended after step {last_step}, but the adapter of step {job.until_step} is to be kept: "
-                "remove that step from training.keep_steps, or train for longer"
-            )
         choice = Choice(job.until_step, checkpoints.KEPT_STEP)
     else:
         choice = choose(job.work, job.training, job.guard, lines, collapse, last_step)

@@ -101,7 +101,7 @@ class Scorer(Protocol):
     def executors(self) -> tuple[Executor, ...]:
         """Sandboxes that run programs."""
 
-    def __call__(self, **named: Any) -> Scored: ...
+    def __call__(self, *arguments: Any, **named: Any) -> Scored: ...
 
 
 # The rows of the data set that a batch samples for, trainer -> tokens, and what the scorer gets, as a `rollout_func`
@@ -132,7 +132,6 @@ class PromptOrder(Sampler[int]):
 
 class Trainer(SavesLastStep, GRPOTrainer):
     _buffered_inputs: Any  # TRL's: the passes of a step
-    samples: Samples | None = None  # keeps what is sampled in training
     # Of the batch that `_generate_and_score_completions` is at, in this process; TRL calls rollout and reward without
     _rows: list[dict[str, Any]]
     _scored: Scored
@@ -153,6 +152,7 @@ class Trainer(SavesLastStep, GRPOTrainer):
         self.settings = settings
         self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
+        self.samples: Samples | None = None  # keeps what is sampled in training
         self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
