@@ -25,11 +25,6 @@ def test_repeated_4_grams(ids: list[int], expected: float):
     assert ngram_repetition(ids) == pytest.approx(expected)
 
 
-def test_n_of_the_n_grams():
-    assert ngram_repetition([1, 2, 1, 2, 1], n=2) == pytest.approx(2 / 4)  # 12 21 12 21
-    assert ngram_repetition([3, 3, 4], n=1) == pytest.approx(1 / 3)
-
-
 FAILURES = ("no_code", "error", "invalid_output", "timeout", "memory", "crash", "protocol")
 STEP = [
     ScoredCompletion([1, 2, 3, 4, 5], False, 10.0, "ok", True),

@@ -439,7 +439,8 @@ def test_too_large_a_draw_is_repeated():
     mixed = [dataclasses.replace(small, problem_id=f"p{number}", examples=examples) for number in range(100)]
     tasks = list(tasks_from_problems(mixed, 100, 0, Counter()))
     assert len(tasks) > 95
-    assert max(task.n_cells for task in tasks) <= 48  # six pairs of 2 x 4 cells
+    sizes = [[pair.input.size + pair.output.size for pair in task.train + task.test] for task in tasks]
+    assert max(map(sum, sizes)) <= 48  # six pairs of 2 x 4 cells
 
 
 def test_a_task_does_not_depend_on_the_other_problems():

@@ -46,9 +46,9 @@ def unique_token_ratio(ids: Sequence[int]) -> float:
     return len(set(ids)) / len(ids) if ids else 1.0
 
 
-def ngram_repetition(ids: Sequence[int], n: int = NGRAM) -> float:
-    """Share of a completion's n-grams that repeat earlier ones; 0 with fewer than n tokens."""
-    ngrams = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
+def ngram_repetition(ids: Sequence[int]) -> float:
+    """Share of a completion's n-grams that repeat earlier ones; 0 with fewer than `NGRAM` tokens."""
+    ngrams = [tuple(ids[start : start + NGRAM]) for start in range(len(ids) - NGRAM + 1)]
     return 1.0 - len(set(ngrams)) / len(ngrams) if ngrams else 0.0
 
 
