@@ -18,7 +18,7 @@ from arc_refinery.arc.grids import MAX_SIDE, N_COLORS, Grid, GridError, as_grid
 from arc_refinery.arc.tasks import Pair, Problem
 from arc_refinery.errors import InputError
 from arc_refinery.files import decode_json, open_binary, reading
-from arc_refinery.rows import check_columns
+from arc_refinery.rows import check_columns, numbered, text_field
 
 JSON_BLOCK = 8 * 2**20  # bytes
 PARQUET_BLOCK = 500  # rows
@@ -80,34 +80,17 @@ def read_block(block: RowBlock) -> tuple[list[Problem], Counter[str]]:
     for number, row in enumerate(rows.to_pylist() if isinstance(rows, pa.RecordBatch) else rows, block.first):
         where = f"{block.path}: row {number}"
         fields = decode_json(row, where, "one BARC row per line") if isinstance(row, bytes) else row
-        source = _source(fields, where)
-        problems.append(
-            Problem(f"{stem}-{number:06d}", source, _examples(fields, where, left_out), seeds=(), origin="barc")
-        )
+        text_field(fields, "source", where)  # it keeps its line ends
+        examples = _examples(fields, where, left_out)
+        problems.append(Problem(numbered(stem, number), fields["source"], examples, seeds=(), origin="barc"))
     return problems, left_out
 
 
-def _field(row: Any, name: str, kind: type, where: str) -> Any:
-    value = row.get(name) if isinstance(row, dict) else None
-    if not isinstance(value, kind):
-        raise InputError(f"{where}: field {name!r} is missing or not a {kind.__name__}")
-    return value
-
-
-def _source(row: Any, where: str) -> str:
-    source: str = _field(row, "source", str, where)
-    if not source.strip():
-        raise InputError(f"{where}: field 'source' is empty; expected a program")
-    try:
-        source.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: field 'source' is not valid Unicode ({error})") from None
-    return source
-
-
-def _examples(row: Any, where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
+def _examples(row: dict[str, Any], where: str, left_out: Counter[str]) -> tuple[Pair, ...]:
+    if not isinstance(row.get("examples"), list):
+        raise InputError(f"{where}: field 'examples' is missing or not a list")
     pairs: list[Pair] = []
-    for number, example in enumerate(_field(row, "examples", list, where)):
+    for number, example in enumerate(row["examples"]):
         try:
             input_grid, output = map(_grid, example)
             if isinstance(input_grid, str) or isinstance(output, str):
