@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.training.step_metrics import Scored, ScoredCompletion, step_metrics
+from arc_refinery.training.rewards import Scored, ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer, TrainingData
 
 MAX_TOKENS = 16

@@ -15,9 +15,8 @@ from safetensors.torch import save_file
 from arc_refinery.config import Guard, GuardAction, Lora, ModelConfig, PolicyGradient, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.training import checkpoints
-from arc_refinery.training.guard import Symptom, first_symptom, symptom
 from arc_refinery.training.job import TrainingJob
-from arc_refinery.training.log import Choice, HeldoutResult
+from arc_refinery.training.log import Choice, HeldoutResult, Symptom, first_symptom, symptom
 
 GUARD = Guard(window=3)
 WELL = {"reward": 4.0, "share/truncated": 0.1, "repetition": 0.05, "kl": 0.3, "loss": 0.1}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics, unique_token_ratio
+from arc_refinery.training.rewards import ScoredCompletion, ngram_repetition, step_metrics, unique_token_ratio
 
 
 @pytest.mark.parametrize(("ids", "expected"), [([], 1.0), ([7], 1.0), ([7, 7, 7, 7], 1 / 4), ([1, 2, 1, 3], 3 / 4)])

@@ -14,8 +14,7 @@ from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
-from arc_refinery.training.rewards import Reward
-from arc_refinery.training.step_metrics import Scored, ScoredCompletion, ngram_repetition, step_metrics
+from arc_refinery.training.rewards import Reward, Scored, ScoredCompletion, ngram_repetition, step_metrics
 
 FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
 

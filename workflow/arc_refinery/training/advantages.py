@@ -20,7 +20,7 @@ from torch import Tensor
 from arc_refinery.config import PolicyGradient
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction, number_in
-from arc_refinery.training.step_metrics import ScoredCompletion
+from arc_refinery.training.rewards import ScoredCompletion
 
 MAX_ADVANTAGE = 1e6  # from a function of the user
 

@@ -16,7 +16,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.runs.screen import duration
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import fault_of_adapter
-from arc_refinery.training.guard import Symptom, first_symptom, symptom
+from arc_refinery.training.log import Symptom, first_symptom, symptom
 
 PROJECT = "arc-refinery"  # name in the trackers
 

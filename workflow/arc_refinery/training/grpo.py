@@ -44,9 +44,8 @@ from arc_refinery.training.callbacks import (
     begin_trackers,
     begin_trackio,
 )
-from arc_refinery.training.guard import Symptom
 from arc_refinery.training.job import TrainingJob
-from arc_refinery.training.log import Choice, HeldoutResult, Line, history, write_lines
+from arc_refinery.training.log import Choice, HeldoutResult, Line, Symptom, history, write_lines
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
 from arc_refinery.training.samples import FILE, Samples, copy_checkpoints
 from arc_refinery.training.trainer import Environment, Trainer

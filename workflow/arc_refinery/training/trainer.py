@@ -38,8 +38,8 @@ from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import Group, OwnAdvantage, of_completions, of_turns
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
+from arc_refinery.training.rewards import Scored
 from arc_refinery.training.samples import Samples, TermValue, spans
-from arc_refinery.training.step_metrics import Scored
 from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows
 
 logger = logging.getLogger(__name__)

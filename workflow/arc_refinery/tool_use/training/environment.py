@@ -37,8 +37,7 @@ from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.failures import FailureLimit, spread, without_failed
 from arc_refinery.tool_use.training.reward_terms import scored_episode
-from arc_refinery.training.rewards import Reward
-from arc_refinery.training.step_metrics import Scored, ScoredCompletion, step_metrics
+from arc_refinery.training.rewards import Reward, Scored, ScoredCompletion, step_metrics
 from arc_refinery.training.trainer import Trainer, TrainingData
 
 logger = logging.getLogger(__name__)
