@@ -6,34 +6,25 @@
 Updates are a forward and a backward pass over random tokens by random weights; sampling draws random ones. On one
 thread of a CPU, or on a GPU in bfloat16. Both ways run in turns in this process. *Kept* is what autograd keeps for the
 backward pass: each tensor once, without weights.
-
-The update in blocks is also compared with one whose completions are all as wide as the longest of their group: tokens
-that it reads, and time. Their lengths are log-normal, as those of programs are: a mean of 346 tokens, at most 1,024.
 """
 
 import argparse
-import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.nn.attention.bias import causal_lower_right
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig
 from trl.trainer.utils import add_fused_lm_head
 
 from arc_refinery.models.shared_attention import enable_layouts, side_by_side
 from arc_refinery.sampling.rows import sample_rows
-from arc_refinery.training import shared_prefix
-from arc_refinery.training.shared_prefix import groups_of, log_probs
+from arc_refinery.training.shared_prefix import log_probs
 
 ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
-MEAN, LONGEST, SPREAD = 346, 1024, 0.5  # tokens of completions; standard deviation of the logarithm
 
 
 def network(config: PretrainedConfig) -> Any:
@@ -61,57 +52,6 @@ def batch(options: argparse.Namespace, n_prompts: int, n_completions: int, vocab
             rows.append([torch.cat(both) for both in zip(prompt, completion, strict=True)])
     ids, mask = (torch.stack(parts).to(DEVICE) for parts in zip(*rows, strict=True))
     return ids, mask
-
-
-def log_normal_batch(n_completions: int, n_prompt: int, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """Ids and mask of completions of one prompt, (completions, tokens); the last `LONGEST` columns are theirs."""
-    lengths = torch.empty(n_completions, 1).log_normal_(math.log(MEAN) - SPREAD**2 / 2, SPREAD).clamp(1, LONGEST)
-    is_token = torch.arange(LONGEST) < lengths.long()
-    mask = torch.cat([torch.ones(n_completions, n_prompt, dtype=torch.long), is_token.long()], 1)
-    prompt = torch.randint(vocabulary, (1, n_prompt)).expand(n_completions, -1)
-    ids = torch.cat([prompt, torch.randint(vocabulary, is_token.shape)], 1)
-    return ids.to(DEVICE), mask.to(DEVICE)
-
-
-@contextmanager
-def one_block() -> Iterator[None]:
-    """Read all completions of a prompt as wide as the longest, by a tensor mask and the kernel that torch prefers."""
-
-    def mask(n_queries: int, n_keys: int) -> Tensor:
-        return causal_lower_right(n_queries, n_keys)._materialize(torch.device(DEVICE))
-
-    torch.backends.cuda.enable_cudnn_sdp(True)
-    with patch.multiple(shared_prefix, MOST_READ=float(LONGEST), causal_lower_right=mask):
-        yield
-    torch.backends.cuda.enable_cudnn_sdp(False)
-
-
-def read_per_token(draws: list[tuple[Tensor, Tensor]]) -> tuple[int, float]:
-    """Return the number of blocks of all draws, and the positions read per token of a completion."""
-    groups = [group for ids, mask in draws for group in groups_of(ids, mask, LONGEST)]
-    n_read = sum(block.n_tokens for group in groups for block in group.blocks)
-    return sum(len(group.blocks) for group in groups), n_read / sum(int(mask[:, -LONGEST:].sum()) for _, mask in draws)
-
-
-def compare_blocks(model: Any, n_completions: int, n_prompt: int, n_repeats: int) -> None:
-    """Print the padding and the time of updates by a network that shares prompts, in blocks and without."""
-    draws = [log_normal_batch(n_completions, n_prompt, model.config.vocab_size) for _ in range(200)]
-
-    def padded() -> tuple[float, float]:
-        with one_block():
-            return update(lambda: log_probs(model, *draws[0], LONGEST), model)
-
-    with one_block():
-        before = read_per_token(draws)
-    print(f"| {n_completions} completions, {len(draws)} draws | blocks | positions read per token |\n|---|--:|--:|")
-    for name, (n_blocks, n_read) in {"one block": before, "blocks": read_per_token(draws)}.items():
-        print(f"| {name} | {n_blocks / len(draws):.1f} | {n_read:.2f} |")
-    print()
-    compare(
-        f"GRPO, 1 prompt of {n_prompt} tokens x {n_completions} completions, update",
-        {"one block": padded, "blocks": lambda: update(lambda: log_probs(model, *draws[0], LONGEST), model)},
-        n_repeats,
-    )
 
 
 def labels_of(ids: Tensor, mask: Tensor, n_completion: int) -> Tensor:
@@ -220,7 +160,6 @@ def main() -> None:
         },
         options.repeats,
     )
-    compare_blocks(shared, 16, options.prompt_tokens, options.repeats)
 
 
 def compare(title: str, ways: dict[str, Callable[[], tuple[float, float]]], n_repeats: int) -> None:

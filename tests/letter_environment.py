@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from arc_refinery.config import PolicyGradient
-from arc_refinery.training.environment import TrainingData
-from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
-from arc_refinery.training.trainer import Trainer
+from arc_refinery.training.rewards import Scored, ScoredCompletion, step_metrics
+from arc_refinery.training.trainer import Trainer, TrainingData
 
 MAX_TOKENS = 16
 
@@ -34,14 +32,12 @@ class Letters:
 
 @dataclass
 class Reward:
-    """A reward function of TRL: the share of the letter e in a completion."""
+    """The share of the letter e in a completion."""
 
     num_generations: int
     ends: Sequence[int]
     executors = ()
-    scored: Sequence[ScoredCompletion] = ()
-    terms = MappingProxyType[str, list[float]]({})
-    __name__ = "letters"
+    name = "letters"
 
     def __call__(
         self,
@@ -49,13 +45,13 @@ class Reward:
         completion_ids: Sequence[list[int]],
         log_metric: Callable[[str, float], None],
         **_: Any,
-    ) -> list[float]:
+    ) -> Scored:
         texts = [completion[0]["content"] for completion in completions]
         rewards = [text.count("e") / max(1, len(text)) for text in texts]
-        self.scored = [
+        scored = [
             ScoredCompletion(ids, ids[-1] not in self.ends, reward, "", reward == 1.0)
             for ids, reward in zip(completion_ids, rewards, strict=True)
         ]
-        for name, value in step_metrics(self.scored, self.num_generations).items():
+        for name, value in step_metrics(scored, self.num_generations).items():
             log_metric(name, value)
-        return rewards
+        return Scored(scored)

@@ -134,8 +134,8 @@ def test_so_is_one_that_only_transformers_can_read(tmp_path: Path, monkeypatch: 
     settings = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "PreTrainedTokenizer"}))
     loaded = load_chat(str(folder))
-    assert isinstance(loaded, chat._OfTransformers)
-    with pytest.raises(InputError, match=f"{folder}: a conversation is not rendered"):
+    assert not isinstance(loaded.template, chat.FolderTemplate)
+    with pytest.raises(InputError, match=f"{folder}/chat_template.jinja: a conversation is not rendered"):
         loaded.render([{"role": "user", "content": "hello"}])
 
 

@@ -13,7 +13,7 @@ from arc_refinery.config import PolicyGradient
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.errors import InputError
 from arc_refinery.training.advantages import OwnAdvantage, best_of_k_credit, of_completions, of_turns
-from arc_refinery.training.step_metrics import ScoredCompletion
+from arc_refinery.training.rewards import ScoredCompletion
 
 # A first answer is right with chance P, earns 1 and ends the episode; else a second one is right with chance Q
 P, Q = 0.3, 0.6

@@ -52,7 +52,7 @@ def episode_of(executors: Any, *answers: str, domain: Domain = CODE, **changed: 
         mask_truncated=True,
         **settings | changed,
     )
-    (episode,) = rollout([list(messages)], sampling)["episode"]
+    (episode,) = rollout(sampling.rows, sampling)["episode"]
     assert not sampling.turns  # all answers were asked for
     return episode, tokenizer.decode(episode.completion_ids)
 

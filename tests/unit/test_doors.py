@@ -241,7 +241,7 @@ def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
     door = "a logged metric"
     package.change(
         door,
-        "training/step_metrics.py",
+        "training/rewards.py",
         '        "reward/min":',
         '        "reward/range": max(c.reward for c in completions) - min(c.reward for c in completions),\n'
         '        "reward/min":',
@@ -255,7 +255,7 @@ def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
         from pathlib import Path
         from arc_refinery.reporting.training import training_table
         from arc_refinery.reporting.training_log import read_log
-        from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
+        from arc_refinery.training.rewards import ScoredCompletion, step_metrics
 
         metrics = step_metrics([ScoredCompletion([1], False, reward, "ok", False) for reward in (1.0, 4.0)], 2)
         log = Path(sys.argv[1], "training.jsonl")

@@ -307,6 +307,25 @@ def test_every_command_sets_them_before_anything_imports_vllm():
 
 # methods and attributes of TRL
 
+# Methods of TRL's and transformers' trainers that our class of the given name (in training/) overrides. If they renamed
+# one, ours would silently never be called.
+OVERRIDDEN = {
+    "Trainer": frozenset(
+        {
+            "training_step",
+            "_generate_and_score_completions",
+            "_generate_single_turn",
+            "_get_per_token_logps_and_entropies",
+            "_get_train_sampler",
+            "_load_from_checkpoint",
+            "_prepare_inputs",
+            "_save_checkpoint",
+            "get_train_dataloader",
+        }
+    ),
+    "ToolTrainer": frozenset({"_tool_call_loop"}),
+}
+
 # Names of TRL's objects in our modules: its trainer, or its copy of the weights in vLLM
 TRAINER, GENERATION_OF_TRL = "GRPOTrainer", "generation.vllm_generation.VLLMGeneration"
 OWNERS = {
@@ -330,7 +349,7 @@ def test_methods_that_we_replace_are_there(module: str, name: str):
     ours = getattr(importlib.import_module(f"arc_refinery.{module}"), name)
     base = ours.__bases__[-1]  # beside it: what saves the last step
     defined = {attribute for attribute in vars(ours) if not attribute.startswith("__")}
-    assert {attribute for attribute in defined if hasattr(base, attribute)} == library_arguments.OVERRIDDEN[name]
+    assert {attribute for attribute in defined if hasattr(base, attribute)} == OVERRIDDEN[name]
 
 
 def test_what_saves_the_last_step_is_called_by_transformers():
@@ -364,7 +383,7 @@ def test_accelerate_takes_every_flag_and_starts_the_processes_with_torchrun():
 def test_methods_that_we_replace_take_what_trl_passes():
     from arc_refinery.tool_use.training.environment import ToolTrainer
 
-    names = frozenset().union(*library_arguments.OVERRIDDEN.values())
+    names = frozenset().union(*OVERRIDDEN.values())
     used = set()
     for cls in bases_of(TRAINER):
         for node in ast.walk(syntax_of(cls)):
@@ -379,7 +398,7 @@ def test_methods_that_we_replace_take_what_trl_passes():
 @pytest.mark.parametrize("file", OWNERS)
 def test_what_we_read_and_call_of_trl_is_there(file: str):
     tree = ast.parse((PACKAGE / file).read_text())
-    ours = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in library_arguments.OVERRIDDEN]
+    ours = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in OVERRIDDEN]
     read_in: list[ast.AST] = [*ours] or [tree]
     n_read, unknown = 0, set()
     for node in itertools.chain.from_iterable(map(ast.walk, read_in)):
@@ -402,7 +421,7 @@ def own_attributes() -> set[str]:
         ast.parse((PACKAGE / file).read_text()) for file in ("training/trainer.py", "tool_use/training/environment.py")
     ]
     classes = [node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
-    return {name for cls in classes if cls.name in library_arguments.OVERRIDDEN for name in attributes_in(cls)}
+    return {name for cls in classes if cls.name in OVERRIDDEN for name in attributes_in(cls)}
 
 
 @cache

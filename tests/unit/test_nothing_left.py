@@ -22,7 +22,7 @@ from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.prompts import Renderer
-from arc_refinery.training.environment import TrainingData
+from arc_refinery.training.trainer import TrainingData
 
 TASKS = [make_task(name, train=make_task().train * 6) for name in "ab"]
 MODEL = {"path": TINY, "template": "compact"}

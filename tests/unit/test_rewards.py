@@ -127,15 +127,14 @@ def score(
     common = {"learning_rate": 1e-3, "num_generations": len(texts), "gradient_accumulation_steps": 1}
     grpo = Grpo.model_validate(common | {"rewards": ["arc-v2-no-pixel-score"]} | settings)
     scorer = Scorer(grpo, Reward(grpo.rewards, FUNCTIONS), ARC, (executor,), [END], [TrainingPrompt.of(ARC, source)])
-    earned = scorer(
+    scored = scorer(
         prompt_index=[0] * len(texts),
         completions=[[{"role": "assistant", "content": text}] for text in texts],
         completion_ids=ids or [[5, END]] * len(texts),
         log_metric=metrics.__setitem__,
         task_id=["another column"] * len(texts),
     )
-    assert [completion.reward for completion in scorer.scored] == earned
-    return earned, metrics
+    return [completion.reward for completion in scored.completions], metrics
 
 
 def test_half_of_the_grids_right_earn_half_of_the_nine(executor: Executor) -> None:
@@ -289,7 +288,7 @@ def test_the_name_that_metrics_carry(executor: Executor) -> None:
     from arc_refinery.training.rewards import Reward
 
     grpo = Grpo.model_validate({"learning_rate": 1.0, "rewards": ["arc-v1", "repetition"]})
-    assert Scorer(grpo, Reward(grpo.rewards, FUNCTIONS), ARC, (executor,), [END], []).__name__ == "arc-v1"
+    assert Scorer(grpo, Reward(grpo.rewards, FUNCTIONS), ARC, (executor,), [END], []).name == "arc-v1"
 
 
 def test_a_test_pair_whose_output_nobody_knows_is_not_asked_for() -> None:

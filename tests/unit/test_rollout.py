@@ -56,7 +56,7 @@ def play(sampling: Sampling, executor: Executor, **changed: Any) -> "list[OnPoli
     }
     settings |= {"domain": ARC, "prompts": [asked()], "executors": (executor,), "wording": TEMPLATE}
     rollout = OnPolicyTurns(**settings | changed)
-    result = rollout([row["prompt"] for row in sampling.rows], sampling)
+    result = rollout(sampling.rows, sampling)
     assert set(result) == {"prompt_ids", "completion_ids", "env_mask", "logprobs", "episode"}
     episodes: list[OnPolicyEpisode] = result["episode"]
     return episodes

@@ -29,11 +29,6 @@ def test_pairs_are_the_train_pairs_then_the_test_pairs_then_the_hidden_ones(task
     assert numbers(replace(task, hidden=(pair(5), pair(6))).pairs) == [1, 2, 3, 4, 5, 6]
 
 
-def test_cells_of_inputs_and_outputs_of_train_and_test_pairs_are_counted(task: Task):
-    assert task.n_cells == 16  # four pairs of two grids of two cells
-    assert replace(task, hidden=(pair(5),)).n_cells == 16  # no prompt shows them
-
-
 def test_map_grids_changes_inputs_and_outputs_of_train_and_test(task: Task):
     mirrored = task.map_grids(np.fliplr)
     assert [pair.input.tolist() for pair in mirrored.pairs] == [[[0, 1]], [[0, 2]], [[0, 3]], [[0, 4]]]

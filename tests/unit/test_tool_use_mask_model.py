@@ -204,9 +204,9 @@ def test_an_episode_whose_tool_could_not_work_carries_no_loss(tmp_path: Path, mo
     assert int(scored["num_items_in_batch"]) == int(loss.sum()) > 0
     for start in range(0, 32, 4):
         group = range(start, start + 4)
-        rewards = [trainer.scorer.scored[row].reward for row in group if not failed[row]]
+        rewards = [trainer._scored.completions[row].reward for row in group if not failed[row]]
         for row in group:
-            own = 0.0 if failed[row] else trainer.scorer.scored[row].reward - sum(rewards) / len(rewards)
+            own = 0.0 if failed[row] else trainer._scored.completions[row].reward - sum(rewards) / len(rewards)
             assert float(scored["advantages"][row]) == pytest.approx(own, abs=1e-6)
     share = trainer._metrics["train"]["share/failed"]
     assert share == [sum(failed) / 32]

@@ -73,8 +73,8 @@ def test_rewards_and_figures_of_a_step():
     ]
     logged: dict[str, float] = {}
     rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT, REWARDS))
-    values = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
-    assert values == [completion.reward for completion in rewards.scored] == [1.0, 1.0, 0.0, 0.0]
+    scored = rewards(environments=environments, log_metric=logged.__setitem__, prompts=[], completions=[])
+    assert [completion.reward for completion in scored.completions] == [1.0, 1.0, 0.0, 0.0]
     assert {name: logged[name] for name in ("share/calling", "share/answered", "calls", "share/faulty_calls")} == {
         "share/calling": 2 / 4,
         "share/answered": 2 / 4,
@@ -105,7 +105,8 @@ def test_the_reward_is_a_sum_of_terms_and_each_is_logged():
     ]
     logged: dict[str, float] = {}
     rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(terms, REWARDS))
-    values = rewards(environments=environments, log_metric=logged.__setitem__)
+    scored = rewards(environments=environments, log_metric=logged.__setitem__)
+    values = [completion.reward for completion in scored.completions]
     assert values == pytest.approx([1 + 0.5 - 0.25 * 4 / 16, 1 - 0.25 * 8 / 16, 0.5 - 0.25 * 2 / 16, 1 - 0.25 * 3 / 16])
     assert {name: value for name, value in logged.items() if name.startswith("reward_term/")} == pytest.approx(
         {"reward_term/correct": 3 / 4, "reward_term/format": 2 / 4, "reward_term/length": (4 + 8 + 2 + 3) / 16 / 4}
@@ -119,7 +120,8 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
     logged: dict[str, float] = {}
     episode = ended_episode(make_question(reference="6"), "#### 5", "12", "11", "answer")
     rewards = Rewards((NOBODY, NOBODY), 2, 16, Reward(CORRECT, REWARDS))
-    assert rewards(environments=[episode, episode], log_metric=logged.__setitem__) == [0.0, 0.0]
+    scored = rewards(environments=[episode, episode], log_metric=logged.__setitem__)
+    assert [completion.reward for completion in scored.completions] == [0.0, 0.0]
     assert (logged["calls"], logged["share/calling"]) == (0.0, 0.0)
     assert "share/faulty_calls" not in logged
 
@@ -129,7 +131,7 @@ def test_without_any_call_there_is_no_share_of_faulty_ones():
 
 def split(n: int, n_heldout: int, seed: int = 0) -> tuple[list[int], list[int]]:
     """Which of n rows are trained on, and which are kept out."""
-    from arc_refinery.training.environment import TrainingData
+    from arc_refinery.training.trainer import TrainingData
 
     data = TrainingData.split([{"prompt": "?", "place": index} for index in range(n)], n_heldout, seed)
     return list(data.train["place"]), list(data.heldout["place"]) if data.heldout else []
@@ -149,7 +151,7 @@ def test_the_seed_decides_which_rows_are_kept_out():
 
 
 def test_none_may_be_kept_out_but_not_all():
-    from arc_refinery.training.environment import TrainingData
+    from arc_refinery.training.trainer import TrainingData
 
     assert split(3, 0) == ([0, 1, 2], [])
     assert TrainingData.split([{"place": 0}], 0, 0).heldout is None

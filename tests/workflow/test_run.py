@@ -19,7 +19,7 @@ from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.refining.domains.arc.records import Verdict
 from arc_refinery.reporting.training_plot import PANELS
-from arc_refinery.training.step_metrics import REWARD_TERM
+from arc_refinery.training.rewards import REWARD_TERM
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 

@@ -20,16 +20,16 @@ class _GridColumn:
         return pa.list_(pa.list_(pa.int8()))
 
     def to_arrow(self, grids: "Sequence[Grid]") -> "pa.Array":
-        from arc_refinery.arc.arrow_grids import FlatGrids
+        from arc_refinery.arc.arrow_grids import to_arrow
 
-        return FlatGrids.from_grids(grids).to_arrow()
+        return to_arrow(grids)
 
     def from_arrow(self, array: "pa.Array", path: str) -> "list[Grid]":
         """Return checked grids. Only the output of a test pair may be `UNKNOWN`."""
-        from arc_refinery.arc.arrow_grids import FlatGrids
+        from arc_refinery.arc.arrow_grids import from_arrow
 
         try:
-            return FlatGrids.from_arrow(array, may_be_unknown=path in ("test.output", "detail.test.output")).to_grids()
+            return from_arrow(array, may_be_unknown=path in ("test.output", "detail.test.output"))
         except GridError as error:
             raise GridError(f"a grid is {error}") from None
 

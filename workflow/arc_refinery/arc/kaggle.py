@@ -125,8 +125,10 @@ def read_tasks(path: Path) -> dict[str, Any]:
     for file in task_files(path):
         content = files.read_json(file, "one task")
         if not _is_task(content):
-            advice = _advice(content) or "in a folder, each file is one task: name this file itself, or remove it"
-            raise InputError(f"{file}: holds no single task with `train` and `test`; {advice}")
+            raise InputError(
+                f"{file}: holds no single task with `train` and `test`; in a folder, each file is one task: name this "
+                "file itself, or remove it"
+            )
         name = _id_of(file.relative_to(path))
         if name in tasks:
             raise InputError(f"{path}: has two files of the task {name}, as .json and .json.gz; remove one")
@@ -158,8 +160,6 @@ def _tasks_of_file(path: Path) -> dict[str, Any]:
 
 def _with_ids(items: list[Any], path: Path) -> dict[str, Any]:
     """Return the tasks of a list by their ids."""
-    if advice := _advice(items):
-        raise InputError(f"{path}: holds a list of pairs, expected tasks; {advice}")
     tasks: dict[str, Any] = {}
     for number, item in enumerate(items, 1):
         name = (item.get("id") or item.get("task_id")) if isinstance(item, dict) else None
@@ -179,14 +179,6 @@ def _with_ids(items: list[Any], path: Path) -> dict[str, Any]:
 def _is_task(content: Any) -> bool:
     """Whether this is one task rather than a mapping from ids, which may be `train`."""
     return isinstance(content, dict) and any(isinstance(content.get(field), list) for field in ("train", "test"))
-
-
-def _advice(content: Any) -> str:
-    """Return advice on pairs that are not in a task."""
-    are_pairs = isinstance(content, list) and all(isinstance(pair, dict) and "input" in pair for pair in content)
-    if not content or not are_pairs:
-        return ""
-    return 'pairs alone, as re-arc publishes them, do not say which are asked: write {"train": [...], "test": [...]}'
 
 
 def _id_of(path: Path) -> str:

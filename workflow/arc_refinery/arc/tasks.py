@@ -36,11 +36,6 @@ class Task:
         """Train, test, then hidden pairs: the order of a verdict's outputs."""
         return self.train + self.test + self.hidden
 
-    @property
-    def n_cells(self) -> int:
-        """Cells of all train and test pairs."""
-        return sum(pair.input.size + pair.output.size for pair in self.train + self.test)
-
     def map_grids(self, change: Callable[[Grid], Grid]) -> "Task":
         """Return the task with every grid replaced by ``change(grid)``."""
 

@@ -9,14 +9,12 @@ As in the published data, a draw with too many cells is repeated, up to ten time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from arc_refinery import records
-from arc_refinery.arc.arrow_grids import FlatGrids, list_array, pair_array
 from arc_refinery.arc.tasks import Problem, Task
 from arc_refinery.barc.rows import RowBlock, read_block
 from arc_refinery.seeding import stream
@@ -59,38 +57,10 @@ def tasks_from_problems(
 def tasks_of_rows(rows: RowBlock, max_cells: int, seed: int) -> tuple[pa.Table, Counter[str], Counter[str]]:
     """Return the tasks of BARC rows, how many rows give none, and how many pairs were left out, by reason."""
     problems, pairs_left_out = read_block(rows)
-    n_pairs, ends = problems.n_pairs, np.cumsum(problems.n_pairs)
-    starts = ends - n_pairs
-    cells = problems.grids.heights * problems.grids.widths
-    cells_per_pair = cells[::2] + cells[1::2]
-    draws = [
-        _draw(problem_id, cells_per_pair[start:end], max_cells, seed)
-        for problem_id, start, end in zip(problems.problem_ids, starts.tolist(), ends.tolist(), strict=True)
-    ]
-    makes_task = np.array([isinstance(drawn, _Draw) for drawn in draws], bool)
-    is_train, is_test = np.zeros((2, cells_per_pair.size), bool)
-    for drawn, start in zip(draws, starts.tolist(), strict=True):
-        if isinstance(drawn, _Draw):
-            is_train[start + drawn.train] = is_test[start + drawn.test] = True
-    n_train = np.array([drawn.train.size for drawn in draws if isinstance(drawn, _Draw)], np.int64)
-    nothing = np.zeros_like(n_train)
-    columns = {
-        "task_id": list(compress(problems.problem_ids, makes_task)),
-        "train": list_array(n_train, _pairs(problems.grids, is_train)),
-        "test": list_array(nothing + 1, _pairs(problems.grids, is_test)),
-        "origin": ["barc"] * nothing.size,
-        "source": list(compress(problems.sources, makes_task)),
-        "hidden": list_array(nothing, _pairs(problems.grids, np.zeros_like(is_test))),
-    }
-    reasons = Counter(drawn for drawn in draws if isinstance(drawn, str))
-    return pa.table(columns, records.schema(Task)), reasons, pairs_left_out
-
-
-def _pairs(grids: FlatGrids, is_selected: NDArray[np.bool_]) -> pa.Array:
-    """Return the pairs i for which ``is_selected[i]`` is true."""
-    inputs, outputs = np.zeros((2, 2 * is_selected.size), bool)
-    inputs[::2] = outputs[1::2] = is_selected
-    return pair_array(grids.select(inputs), grids.select(outputs))
+    left_out: Counter[str] = Counter()
+    tables = records.tables(Task, tasks_from_problems(problems, max_cells, seed, left_out))
+    tasks = pa.concat_tables([records.schema(Task).empty_table(), *tables]).combine_chunks()
+    return tasks, left_out, pairs_left_out
 
 
 def _draw(problem_id: str, cells: NDArray[np.int64], max_cells: int, seed: int) -> _Draw | str:

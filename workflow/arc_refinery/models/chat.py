@@ -9,11 +9,12 @@ import json
 import re
 import signal
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, Protocol, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -37,19 +38,25 @@ ANSWER = "<answer goes here>"
 ANSWERED = (Message(role="user", content="question"), Message(role="assistant", content=ANSWER))
 
 
-class Chat(Protocol):
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A model's chat template, and its tokenizer without added special tokens."""
+
+    template: Any  # has the method `apply_chat_template` of transformers
+    file: Path  # with the template
+    tokens: Callable[[str], Sized]
+    marks: re.Pattern[str]  # the special tokens, for `without_marks`
+
     def render(self, messages: Sequence[Message]) -> str:
         """Return a conversation's text, up to where the model answers."""
-        ...
+        with reading(self.file, "correct the template", "a chat template", ModelError), render_limit(self.file):
+            text = str(self.template.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+        if not text.strip():
+            raise ModelError(f"{self.file}: renders a conversation as empty text; correct the template")
+        return text
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text, without added special tokens."""
-        ...
-
-    @property
-    def marks(self) -> re.Pattern[str]:
-        """The special tokens, for `without_marks`."""
-        ...
+        return len(self.tokens(text))
 
 
 def special_marks(added_tokens: Mapping[int, AddedToken], others: str = "") -> re.Pattern[str]:
@@ -89,7 +96,7 @@ class FolderTemplate:
         return self._template.render(messages=messages, **self._special_tokens, **variables)
 
 
-def folder_template(folder: Path) -> FolderTemplate | None:
+def folder_template(folder: Path, enable_thinking: bool | None = None) -> FolderTemplate | None:
     """Return the chat template of a model's folder; None if only transformers can read it."""
     path = folder / "tokenizer_config.json"
     if not path.is_file():
@@ -101,15 +108,56 @@ def folder_template(folder: Path) -> FolderTemplate | None:
     template = read_text(file, "a chat template") if file.is_file() else settings.get("chat_template")
     if not isinstance(template, str):
         return None
+    # the tokens that the settings name are variables of the template
+    tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
+    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in tokens.items()}
+    special_tokens = {name: text for name, text in texts.items() if isinstance(text, str)}
     try:
-        return FolderTemplate(template, _special_tokens(settings), folder)
+        return FolderTemplate(with_thinking(template, enable_thinking), special_tokens, folder)
     except TemplateSyntaxError:  # a tag that transformers may know
         return None
 
 
 def load_chat(model_path: str, enable_thinking: bool | None = None) -> Chat:
     """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
-    return _folder_chat(Path(model_path), enable_thinking) or _OfTransformers(model_path, enable_thinking)
+    if chat := _folder_chat(Path(model_path), enable_thinking):
+        return chat
+    from arc_refinery.models.tokenizers import load_tokenizer
+
+    tokenizer: Any = load_tokenizer(model_path)
+    if tokenizer.chat_template is None:
+        raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
+    file = _template_file(Path(tokenizer.name_or_path))
+    with reading(file, "correct the template", kind=ModelError):
+        begin_answers(tokenizer, "", enable_thinking)  # which fails if none of several is the default one
+
+    def tokens(text: str) -> list[int]:
+        ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    return Chat(tokenizer, file, tokens, special_marks(tokenizer.added_tokens_decoder))
+
+
+def _folder_chat(folder: Path, enable_thinking: bool | None) -> Chat | None:
+    """Return the chat of a model's folder; None if only transformers can read it."""
+    file, config, jinja = (folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
+    if not all(path.is_file() for path in (file, config, jinja)):
+        return None
+    settings = read_json(config, "the settings of a tokenizer")
+    if not isinstance(settings, dict) or settings.get("tokenizer_class") not in PLAIN_CLASSES:
+        return None
+    if not read_text(jinja, "a chat template").strip():
+        raise ModelError(f"{jinja}: is empty, so prompts would be empty; download the model again")
+    with reading(jinja, "correct the template", "a chat template", ModelError):
+        template = folder_template(folder, enable_thinking)
+    with reading(file, "download the model again", kind=ModelError):
+        tokenizer = Tokenizer.from_file(str(file))
+
+    def tokens(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    marks = special_marks(tokenizer.get_added_tokens_decoder())
+    return None if template is None else Chat(template, jinja, tokens, marks)
 
 
 def with_thinking(template: str, enable_thinking: bool | None) -> str:
@@ -192,26 +240,6 @@ def render_limit(model: Path | str) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-class _OfFolder:
-    def __init__(self, template: str, tokenizer: Tokenizer, special_tokens: Mapping[str, str], path: Path) -> None:
-        self._path = path
-        self._template = _environment().from_string(template)
-        self._tokenizer = tokenizer
-        self._special_tokens = dict(special_tokens)
-        self.marks = special_marks(tokenizer.get_added_tokens_decoder())
-
-    def render(self, messages: Sequence[Message]) -> str:
-        variables = {"messages": list(messages), "tools": None, "documents": None, "add_generation_prompt": True}
-        with reading(self._path, "correct the template", "a chat template", ModelError), render_limit(self._path):
-            text = self._template.render(**self._special_tokens, **variables)
-        if not text.strip():
-            raise ModelError(f"{self._path}: renders a conversation as empty text; correct the template")
-        return text
-
-    def count(self, text: str) -> int:
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
-
-
 class _Generation(Extension):
     """`{% generation %}` marks the model's text for training; a prompt's text does not change."""
 
@@ -220,52 +248,6 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         return nodes.Scope(parser.parse_statements(("name:endgeneration",), drop_needle=True), lineno=line)
-
-
-class _OfTransformers:
-    def __init__(self, model_path: str, enable_thinking: bool | None) -> None:
-        from arc_refinery.models.tokenizers import load_tokenizer
-
-        self._tokenizer = load_tokenizer(model_path)
-        if self._tokenizer.chat_template is None:
-            raise ModelError(f"{model_path}: has no chat template; give a model that was trained for chat")
-        with reading(_template_file(Path(self._tokenizer.name_or_path)), "correct the template", kind=ModelError):
-            begin_answers(self._tokenizer, "", enable_thinking)  # which fails if none of several is the default one
-        self.marks = special_marks(self._tokenizer.added_tokens_decoder)
-
-    def render(self, messages: Sequence[Message]) -> str:
-        model = Path(self._tokenizer.name_or_path)
-        with reading(_template_file(model), "correct the template", "a chat template", ModelError), render_limit(model):
-            return str(self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
-
-    def count(self, text: str) -> int:
-        return len(self._tokenizer(text, add_special_tokens=False)["input_ids"])
-
-
-def _folder_chat(folder: Path, enable_thinking: bool | None) -> Chat | None:
-    """Return the chat of a model's folder; None if only transformers can read it."""
-    files = [folder / name for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")]
-    if not all(path.is_file() for path in files):
-        return None
-    settings = read_json(files[1], "the settings of a tokenizer")
-    if not isinstance(settings, dict) or settings.get("tokenizer_class") not in PLAIN_CLASSES:
-        return None
-    template = read_text(files[2], "a chat template")
-    if not template.strip():
-        raise ModelError(f"{files[2]}: is empty, so prompts would be empty; download the model again")
-    with reading(files[0], "download the model again", kind=ModelError):
-        try:
-            tokenizer = Tokenizer.from_file(str(files[0]))
-            return _OfFolder(with_thinking(template, enable_thinking), tokenizer, _special_tokens(settings), files[2])
-        except TemplateSyntaxError:  # a tag that transformers may know
-            return None
-
-
-def _special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tokens that the settings of a tokenizer name, as variables of the chat template."""
-    tokens = {name: value for name, value in settings.items() if name.endswith("_token")}
-    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in tokens.items()}
-    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def _environment() -> ImmutableSandboxedEnvironment:

@@ -11,14 +11,13 @@ from arc_refinery.models.chat import ANSWERED, begin_answers, ids_after_answer
 from arc_refinery.refining.config import Grpo, Refinement
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
 from arc_refinery.refining.domain import Domain
-from arc_refinery.refining.refill import Refill, Rollout, answer_once
+from arc_refinery.refining.refill import Refill, answer_once
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 from arc_refinery.refining.scoring import Scorer
 from arc_refinery.sampling.library_arguments import refining_rollouts
 from arc_refinery.sandbox import Executor
-from arc_refinery.training.environment import TrainingData
 from arc_refinery.training.rewards import Reward
-from arc_refinery.training.trainer import Trainer
+from arc_refinery.training.trainer import Rollout, Trainer, TrainingData
 
 
 @dataclass(kw_only=True)
@@ -84,4 +83,4 @@ class RefineEnvironment:
                 group=self.training.num_generations,
                 seed=self.seed,
             )
-        return Trainer(self.training, scorer, rollout_func=rollout, **arguments)
+        return Trainer(self.training, scorer, rollout, **arguments)

@@ -7,7 +7,7 @@ batch is full of others. Here each round draws as many prompts as there are such
     3 groups    rewards of 2 differ    they take two of the places; 1 prompt is drawn, ...
 """
 
-from collections.abc import Callable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean
@@ -16,47 +16,46 @@ from typing import Any
 from arc_refinery.refining.scoring import Scorer, by_term
 from arc_refinery.seeding import stream
 
-Rollout = Callable[[Sequence[Any], Any], dict[str, Any]]  # TRL's: prompts, trainer -> tokens, and what rewards read
+Rows = list[dict[str, Any]]  # of the data set
 
 
-def answer_once(prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-    """A rollout function of TRL: one completion for each prompt, as TRL samples without such a function."""
-    prompt_ids, _, _ = trainer._tokenize_prompts(list(prompts))
+def answer_once(rows: Rows, trainer: Any) -> dict[str, Any]:
+    """Sample one completion for each row, as TRL does without a rollout function."""
+    prompt_ids, _, _ = trainer._tokenize_prompts([row["prompt"] for row in rows])
     completion_ids, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, 1)
     return {"prompt_ids": prompt_ids, "completion_ids": completion_ids, "logprobs": logprobs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refill:
-    """A rollout function of TRL that runs another one, and again for other prompts."""
+    """Runs a rollout, and again for other prompts."""
 
-    rollout: Rollout
+    rollout: Callable[[Rows, Any], dict[str, Any]]
     scorer: Scorer
     rows: Sequence[Mapping[str, Any]]  # of the training's data set
     n_rounds: int  # at most
     group: int  # completions of a prompt
     seed: int
 
-    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        output = self._scored(prompts, trainer)
+    def __call__(self, rows: Rows, trainer: Any) -> dict[str, Any]:
+        output = self._scored(rows, trainer)
         if trainer.model.training:
-            self._refill(output, trainer)
+            self._refill(rows, output, trainer)
         return output
 
-    def _scored(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
+    def _scored(self, rows: Rows, trainer: Any) -> dict[str, Any]:
         """Return the output with `attempt` and `terms`, which spare the scorer another evaluation."""
-        output = self.rollout(prompts, trainer)
+        output = self.rollout(rows, trainer)
         texts = trainer.processing_class.batch_decode(output["completion_ids"], skip_special_tokens=True)
         with trainer.timed("reward"):
-            indices = [row["prompt_index"] for row in trainer.rows]
+            indices = [row["prompt_index"] for row in rows]
             attempts = self.scorer.attempts(indices, texts, output["completion_ids"], output.get("episode"))
             values = self.scorer.reward.values(attempts)
         terms = [{name: values[name][index] for name in values} for index in range(len(attempts))]
         return output | {"attempt": attempts, "terms": terms}
 
-    def _refill(self, output: dict[str, Any], trainer: Any) -> None:
+    def _refill(self, rows: Rows, output: dict[str, Any], trainer: Any) -> None:
         """Replace groups of equal rewards in the output and, in place, their rows, which are TRL's."""
-        rows: MutableSequence[Mapping[str, Any]] = trainer.rows
         before = {"reward": self._rewards(output), "solved": [attempt.is_solved for attempt in output["attempt"]]}
         used = {row["prompt_index"] for row in rows}
         equal, n_drawn, n_tokens = self._equal_groups(output), 0, _tokens(output)
@@ -66,17 +65,16 @@ class Refill:
                 break
             used |= {row["prompt_index"] for row in drawn}
             n_drawn += len(drawn)
-            trainer.rows = [dict(row) for row in drawn for _ in range(self.group)]  # TRL adds keys to each
-            more = self._scored([row["prompt"] for row in trainer.rows], trainer)
+            others = [dict(row) for row in drawn for _ in range(self.group)]  # TRL adds keys to each
+            more = self._scored(others, trainer)
             n_tokens += _tokens(more)
             differing = sorted({*range(len(drawn))} - {*self._equal_groups(more)})
             for place, source in zip(equal, differing, strict=False):
                 old, new = (slice(at * self.group, (at + 1) * self.group) for at in (place, source))
-                rows[old] = trainer.rows[new]
+                rows[old] = others[new]
                 for name, values in output.items():
                     if values is not None:
                         values[old] = more[name][new]
-            trainer.rows = rows
             equal = equal[len(differing) :]
         trainer.state.num_input_tokens_seen += n_tokens - _tokens(output)  # TRL adds those of the output
         means = {f"{name}_before": fmean(values) for name, values in before.items()}

@@ -13,7 +13,7 @@ With `history: last`, the third answer and later ones read the task, the answer 
 tokens holds all answers in the contexts in which they were sampled, so the last answer alone carries loss there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -131,7 +131,7 @@ class _Episode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPolicyTurns:
-    """A rollout function of TRL: one episode per prompt, of at most `n_turns` answers."""
+    """One episode per row of the data set, of at most `n_turns` answers."""
 
     domain: Domain
     prompts: Sequence[TrainingPrompt]
@@ -143,9 +143,9 @@ class OnPolicyTurns:
     max_tokens: int  # length of the longest prompt that leaves room for an answer
     mask_truncated: bool
 
-    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, Any]:
-        conversations = [self.prompts[row["prompt_index"]] for row in trainer.rows]
-        prompt_ids, _, _ = trainer._tokenize_prompts(list(prompts))
+    def __call__(self, rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, Any]:
+        conversations = [self.prompts[row["prompt_index"]] for row in rows]
+        prompt_ids, _, _ = trainer._tokenize_prompts([row["prompt"] for row in rows])
         episodes = self._run_episodes(conversations, prompt_ids, trainer)
         logprobs = [episode.logprobs for episode in episodes]
         return {

@@ -15,8 +15,7 @@ from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
-from arc_refinery.training.rewards import Reward
-from arc_refinery.training.step_metrics import ScoredCompletion, ngram_repetition, step_metrics
+from arc_refinery.training.rewards import Reward, Scored, ScoredCompletion, ngram_repetition, step_metrics
 
 FAILURES = (NO_CODE, *(str(status) for status in Status if status is not Status.ok))
 
@@ -28,7 +27,7 @@ def by_term(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
 
 @dataclass
 class Scorer:
-    """A reward function of TRL: executes the last answer of each completion."""
+    """Executes the last answer of each completion, and scores it."""
 
     settings: Grpo
     reward: Reward
@@ -42,9 +41,7 @@ class Scorer:
         of_program = self.domain.program_rewards
         self.program_reward = next((of_program[name] for name in names if name in of_program), solved)
         self.needs_parents = "improvement" in names or any(term.own_code for term in self.reward.terms)
-        self.scored: list[ScoredCompletion] = []
-        self.terms: dict[str, list[float]] = {}
-        self.__name__ = self.reward.terms[0].name  # part of the names of TRL's metrics
+        self.name = self.reward.terms[0].name
 
     def __call__(
         self,
@@ -56,7 +53,7 @@ class Scorer:
         attempt: Sequence[ScoredAttempt] | None = None,
         terms: Sequence[Mapping[str, float]] | None = None,
         **_: Any,
-    ) -> list[float]:
+    ) -> Scored:
         """TRL passes the dataset's column `prompt_index`, repeated for each completion.
 
         `attempt` and `terms`: what `attempts` and the reward returned, if they were asked before.
@@ -65,11 +62,10 @@ class Scorer:
         texts = [completion[0]["content"] for completion in completions]
         attempts = attempt or self.attempts(prompt_index, texts, completion_ids, episode)
         values = self.reward.values(attempts) if terms is None else by_term(terms)
-        self.terms = values
         rewards = self.rewards(values)
         sampled = completion_ids if episode is None else [turns.sampled_ids for turns in episode]
         turns_of = [None] * len(prompts) if episode is None else episode
-        self.scored = [
+        scored = [
             ScoredCompletion(
                 ids,
                 attempt.is_truncated,
@@ -82,7 +78,7 @@ class Scorer:
             )
             for prompt, ids, attempt, reward, turns in zip(prompts, sampled, attempts, rewards, turns_of, strict=True)
         ]
-        metrics = step_metrics(gather_object(self.scored), self.settings.num_generations, FAILURES)
+        metrics = step_metrics(gather_object(scored), self.settings.num_generations, FAILURES)
         if len(self.reward.terms) > 1:
             metrics |= self.reward.metrics(values)
         if episode is not None:
@@ -94,7 +90,7 @@ class Scorer:
                 metrics["share/improved"] = sum(gain > 0 for gain in gains) / len(gains)
         for name, value in metrics.items():
             log_metric(name, value)
-        return rewards
+        return Scored(scored, values)
 
     def attempts(
         self,

@@ -13,7 +13,7 @@ from arc_refinery.reporting.publish import Attachments, plot_style
 from arc_refinery.reporting.training_log import Log, read_log
 from arc_refinery.reporting.training_plot import RUNS_METRICS, TUNING_METRICS, runs_plot, training_plot
 from arc_refinery.training.log import Decision
-from arc_refinery.training.step_metrics import REWARD_TERM
+from arc_refinery.training.rewards import REWARD_TERM
 
 REWARDS_EXPLAINED = (
     "Mean reward over the first and the last tenth of the logged steps, and the highest over any tenth. These are "

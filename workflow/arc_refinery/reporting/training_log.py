@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from arc_refinery.training.guard import LoggedStep
-from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines
-from arc_refinery.training.step_metrics import REWARD_TERM
+from arc_refinery.training.log import Choice, Decision, HeldoutResult, LoggedStep, read_lines
+from arc_refinery.training.rewards import REWARD_TERM
 
 
 @dataclass(slots=True)

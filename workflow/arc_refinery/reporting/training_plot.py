@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from arc_refinery.reporting.publish import DASHES, line_colors, save
 from arc_refinery.reporting.training_log import Log
 from arc_refinery.training.log import Decision
-from arc_refinery.training.step_metrics import REWARD_TERM
+from arc_refinery.training.rewards import REWARD_TERM
 
 
 @dataclass(frozen=True, slots=True)

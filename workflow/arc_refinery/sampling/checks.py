@@ -44,7 +44,12 @@ def check_model(model: ModelConfig, adapter: Path | None) -> Any:
     if model.use_4bit_quantization and find_spec("bitsandbytes") is None:
         raise InputError("4-bit weights need bitsandbytes and a GPU; see docs/run.md, or do not quantize")
     network, tokenizer = check_folder(model)
-    _check_window(model, network)
+    positions = getattr(network.get_text_config(), "max_position_embeddings", None)
+    if positions is not None and model.window > positions:
+        raise InputError(
+            f"{model.path}: the window (--max-model-len) is {model.window} tokens; expected at most {positions}, the "
+            "max_position_embeddings in this model's config.json"
+        )
     if adapter is not None:
         _check_adapter(adapter, model, network)
     return tokenizer
@@ -52,7 +57,10 @@ def check_model(model: ModelConfig, adapter: Path | None) -> Any:
 
 def check_folder(model: ModelConfig) -> tuple[Any, Any]:
     """Return a model's config.json and its tokenizer; raise `InputError` unless its files belong together."""
-    network = _network_config(model)
+    from transformers import AutoConfig
+
+    with read_by_library(model.path, "config.json"):
+        network = AutoConfig.from_pretrained(model.path)
     _check_end_tokens(Path(model.path, GENERATION_CONFIG), network)
     _check_layers(model.path, network)
     return network, _checked_tokenizer(model.path, network)
@@ -90,22 +98,6 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file; expected a folder with a LoRA adapter as peft saves it")
     content: dict[str, Any] = read_json(path, "the settings of a LoRA adapter as peft saves them", _LoraSettings)
     return content
-
-
-def _network_config(model: ModelConfig) -> Any:
-    from transformers import AutoConfig
-
-    with read_by_library(model.path, "config.json"):
-        return AutoConfig.from_pretrained(model.path)
-
-
-def _check_window(model: ModelConfig, network: Any) -> None:
-    positions = getattr(network.get_text_config(), "max_position_embeddings", None)
-    if positions is not None and model.window > positions:
-        raise InputError(
-            f"{model.path}: the window (--max-model-len) is {model.window} tokens; expected at most {positions}, the "
-            "max_position_embeddings in this model's config.json"
-        )
 
 
 def _check_end_tokens(path: Path, network: Any) -> None:

@@ -20,26 +20,6 @@ OPTIMIZERS: dict[OptimizerName, str] = {
     "adamw_8bit": "adamw_8bit",
 }  # our names and transformers'
 
-# Methods of TRL's and transformers' trainers that our class of the given name (in training/) overrides. If they renamed
-# one, ours would silently never be called.
-OVERRIDDEN = {
-    "Trainer": frozenset(
-        {
-            "training_step",
-            "_calculate_rewards",
-            "_generate_and_score_completions",
-            "_generate_single_turn",
-            "_get_per_token_logps_and_entropies",
-            "_get_train_sampler",
-            "_load_from_checkpoint",
-            "_prepare_inputs",
-            "_save_checkpoint",
-            "get_train_dataloader",
-        }
-    ),
-    "ToolTrainer": frozenset({"_tool_call_loop"}),
-}
-
 
 # vLLM
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from arc_refinery.config import PolicyGradient
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.own_functions import OwnFunction, number_in
-from arc_refinery.training.step_metrics import ScoredCompletion
+from arc_refinery.training.rewards import ScoredCompletion
 
 MAX_ADVANTAGE = 1e6  # from a function of the user
 
@@ -96,7 +96,8 @@ class OwnAdvantage:
         """Return what the function says, one number for all turns or one for each."""
         about = f"the prompt {group[0].name}"
         values = self._function(list(group), about)
-        numbers = [list(value) if isinstance(value, list | tuple) else [value] for value in _listed(values)]
+        listed = values if isinstance(values, list | tuple) else []
+        numbers = [list(value) if isinstance(value, list | tuple) else [value] for value in listed]
         if len(numbers) != len(group):
             fault = f"returned {values!r:.80}; expected a list of {len(group)}, one for each completion"
             raise self._function.error(about, fault)
@@ -112,7 +113,3 @@ class OwnAdvantage:
             fault = f"returned {value!r:.80}; expected numbers of at most {MAX_ADVANTAGE:g} in size"
             raise self._function.error(about, fault)
         return number
-
-
-def _listed(values: object) -> list[object]:
-    return list(values) if isinstance(values, list | tuple) else []

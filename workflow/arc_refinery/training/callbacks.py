@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback
-from transformers.integrations import TensorBoardCallback, TrackioCallback, is_tensorboard_available
+from transformers.integrations import TrackioCallback
 
 from arc_refinery.config import Guard, PolicyGradient
 from arc_refinery.errors import InputError
 from arc_refinery.runs.screen import duration
 from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import fault_of_adapter
-from arc_refinery.training.guard import Symptom, first_symptom, symptom
+from arc_refinery.training.log import Symptom, first_symptom, symptom
 
 PROJECT = "arc-refinery"  # name in the trackers
 
@@ -138,15 +138,6 @@ def begin_trackers(output: Path, tensorboard: Path, identity: str) -> dict[str, 
     os.environ.setdefault("WANDB_RUN_ID", identity)
     os.environ.setdefault("WANDB_RESUME", "allow")
     return {"project": PROJECT, "run_name": f"{output.with_name(output.name.partition('@')[0])} {identity[:8]}"}
-
-
-def tensorboard_callback(folder: Path) -> TensorBoardCallback:
-    """Return the callback that logs to a folder."""
-    if not is_tensorboard_available():
-        raise InputError("--tensorboard: the package tensorboard is not installed; install it, or omit the flag")
-    from torch.utils.tensorboard import SummaryWriter
-
-    return TensorBoardCallback(SummaryWriter(str(folder)))
 
 
 def begin_trackio(trainer: Any) -> None:

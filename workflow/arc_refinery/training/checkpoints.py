@@ -2,6 +2,12 @@
 
 They have two uses: to resume after a kill (the newest), and to choose the adapter from at the end (the best on held-out
 prompts, and only those from before a collapse).
+
+A training may be done in parts, each in a process of its own: one ends after `until_step`, the next continues from its
+folder. Parts change no weights: the last one ends with the bytes of a training without them.
+
+    part@1000/               the adapter of step 1000, training.jsonl
+    part@1000/checkpoints/   all that the next part needs
 """
 
 import json
@@ -12,21 +18,23 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 from zipfile import is_zipfile
 
 from safetensors import SafetensorError, safe_open
 
 from arc_refinery.errors import InputError
-from arc_refinery.files import writing
+from arc_refinery.files import atomic_write, decode_json, read_text, writing
 from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
-from arc_refinery.training.samples import PIECE
+from arc_refinery.training.samples import PIECE, copy_checkpoints
 
 logger = logging.getLogger(__name__)
 
+FOLDER = "checkpoints"  # of a part
+KEPT_STEP = "a step to keep"  # why a part has its adapter
 _NAME = re.compile(r"checkpoint-(\d+)")
 IDENTITY = "settings.txt"
-STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
+STATE = "trainer_state.json"  # transformers writes it last
+_LEARNED = ("optimizer.pt", "scheduler.pt")
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
 # README.md: TRL's; the last but one: of `samples.Samples`
 _OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|{PIECE.pattern}|\..*\.tmp")
@@ -113,47 +121,28 @@ def newest(work: Path, until_step: int | None = None) -> Path | None:
 
 
 def fault_of(checkpoint: Path) -> str:
-    """Return which file of a complete checkpoint is missing, cut short or of another step; empty if none is.
+    """Return which file of a complete checkpoint is missing or cut short; empty if none is.
 
     The libraries do not: without a file, training would continue with a new optimizer, or with other random numbers.
     """
-    for name in (ADAPTER_WEIGHTS, _OPTIMIZER, _SCHEDULER):
+    import torch
+
+    for name in (ADAPTER_WEIGHTS, *_LEARNED):
         if not (checkpoint / name).is_file():
             return f"{checkpoint / name}: is missing"
     if len(list(checkpoint.glob("rng_state*.pth"))) != int(os.environ.get("WORLD_SIZE", "1")):  # one per process
         return f"{checkpoint / 'rng_state.pth'}: is missing"
     for path in sorted(checkpoint.rglob("*")):
-        if path.suffix == ".safetensors":
-            try:
-                with safe_open(path, "pt"):
-                    continue
-            except SafetensorError:
-                return f"{path}: is damaged"
-        if path.suffix in (".pt", ".pth") and not is_zipfile(path):  # torch writes zip files, their index last
-            return f"{path}: is damaged"
-    return _fault_of_step(checkpoint)
-
-
-def _fault_of_step(checkpoint: Path) -> str:
-    """Return which file is of another step than the checkpoint's name says."""
-    import torch
-
-    step = int(checkpoint.name.rpartition("-")[2])
-    read: dict[str, Any] = {STATE: json.loads((checkpoint / STATE).read_bytes())}
-    for name in (_OPTIMIZER, _SCHEDULER):
         try:
-            read[name] = torch.load(checkpoint / name, "cpu", weights_only=True)
-        except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
-            return f"{checkpoint / name}: is damaged"
-    try:
-        steps_in = {STATE: {read[STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
-        steps_in[_OPTIMIZER] = {int(row["step"]) for row in read[_OPTIMIZER]["state"].values() if "step" in row}
-    except (KeyError, TypeError, AttributeError, ValueError):
-        return f"{checkpoint}: its files are not those of a training"
-    may_skip = (checkpoint / "scaler.pt").exists()  # in float16, steps whose gradients overflow
-    for name, steps in steps_in.items():
-        if others := [n for n in steps if n != step and not (may_skip and name != STATE and n < step)]:
-            return f"{checkpoint / name}: is of step {others[0]}"
+            if path.suffix == ".safetensors":
+                with safe_open(path, "pt"):
+                    pass
+            elif path.name in _LEARNED:
+                torch.load(path, "cpu", weights_only=True)
+            elif path.suffix in (".pt", ".pth") and not is_zipfile(path):  # torch writes zip files, their index last
+                return f"{path}: is damaged"
+        except (SafetensorError, RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
+            return f"{path}: is damaged"
     return ""
 
 
@@ -189,3 +178,45 @@ def prune(work: Path, rewards: Mapping[int, float], n_best: int, save_steps: int
     for step, path in steps_of(work).items():
         if step not in needed:
             shutil.rmtree(path)
+
+
+def take_over(part: Path, work: Path, until_step: int | None = None) -> None:
+    """Fill the folder `work`, if it is only claimed yet, with the folder `part` of an earlier part of the training.
+
+    The part must end before `until_step`.
+    """
+    if any(path.name != IDENTITY for path in work.iterdir()):
+        return
+    if not part.is_dir() or identity_of(part) != identity_of(work):
+        raise InputError(
+            f"{part}: is not an earlier part of this training; its settings or data differ. Train that part again"
+        )
+    _check_part(part, until_step)
+    with atomic_write(work) as copy:
+        copy_checkpoints(part, copy)
+
+
+def _check_part(part: Path, until_step: int | None) -> None:
+    """Raise unless a part of a training, if no collapse ended it, holds the whole state after its last step."""
+    log = part.parent / "training.jsonl"
+    last = decode_json(
+        read_text(log, "a training log").rstrip().rpartition("\n")[2], f"{log}: its last line", "a choice"
+    )
+    match last:
+        case {"chosen": {"step": int(step), "why": str(why)}}:
+            if why != KEPT_STEP:
+                return
+        case _:
+            raise InputError(f"{log}: does not end with the step that was chosen; train that part again")
+    if until_step is not None and until_step <= step:
+        raise InputError(
+            f"until_step is {until_step}, but the part before, {part.parent}, ends after step {step}; expected a later "
+            "step"
+        )
+    saved = part / f"checkpoint-{step}"
+    fault = fault_of(saved) if step in steps_of(part) else f"{saved / STATE}: is missing or cannot be read"
+    if fault:
+        raise InputError(
+            f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
+            f"snakemake {part.parent}, or do its own job with until_step {step}"
+        )

@@ -34,7 +34,7 @@ from arc_refinery.models.tokenizers import end_tokens, load_tokenizer
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.gpus import check_mig
 from arc_refinery.sampling.library_arguments import grpo_settings
-from arc_refinery.training import checkpoints, parts
+from arc_refinery.training import checkpoints
 from arc_refinery.training.adapters import lora_config, open_base, open_network, read_weights, write_adapter
 from arc_refinery.training.callbacks import (
     CollapseWatcher,
@@ -44,13 +44,11 @@ from arc_refinery.training.callbacks import (
     begin_trackers,
     begin_trackio,
 )
-from arc_refinery.training.environment import Environment
-from arc_refinery.training.guard import Symptom
 from arc_refinery.training.job import TrainingJob
-from arc_refinery.training.log import Choice, HeldoutResult, Line, history, write_lines
+from arc_refinery.training.log import Choice, HeldoutResult, Line, Symptom, history, write_lines
 from arc_refinery.training.rehearsal import Rehearsal, longest_of_grpo
 from arc_refinery.training.samples import FILE, Samples, copy_checkpoints
-from arc_refinery.training.trainer import Trainer
+from arc_refinery.training.trainer import Environment, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +62,7 @@ def train_grpo(job: TrainingJob, environment: Environment) -> None:
     if state.is_main_process:
         checkpoints.claim(job.work, identity)
         if job.before:
-            parts.take_over(job.before / parts.FOLDER, job.work, job.until_step)
+            checkpoints.take_over(job.before / checkpoints.FOLDER, job.work, job.until_step)
     # the first process removes damaged ones, the others wait
     first = [checkpoints.newest(job.work, job.until_step) if state.is_main_process else None]
     (newest,) = broadcast_object_list(first)
@@ -201,7 +199,7 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, symptom: Sympto
     collapse = symptom if job.guard.action == "stop" else None
     is_over = not job.until_step or collapse is not None
     if job.until_step and not is_over:
-        choice = parts.last_step_of(job.until_step, last_step)
+        choice = Choice(job.until_step, checkpoints.KEPT_STEP)
     else:
         choice = choose(job.work, job.training, job.guard, lines, collapse, last_step)
     if collapse:
@@ -214,7 +212,7 @@ def _write(job: TrainingJob, trainer: Trainer, samples: Samples, symptom: Sympto
     def add(folder: Path) -> None:
         write_lines(folder / "training.jsonl", [*lines, choice])
         if job.until_step:
-            copy_checkpoints(job.work, folder / parts.FOLDER)
+            copy_checkpoints(job.work, folder / checkpoints.FOLDER)
         if is_over:  # the last part has the samples of all
             samples.write(folder / FILE)
 

@@ -24,7 +24,7 @@ from arc_refinery.sampling.gpus import keep_gpus, let_segments_grow
 from arc_refinery.sampling.library_arguments import accelerate_launch
 
 if TYPE_CHECKING:
-    from arc_refinery.training.environment import Environment
+    from arc_refinery.training.trainer import Environment
 
 
 @dataclass(frozen=True, slots=True)

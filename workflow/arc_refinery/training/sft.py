@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, PrinterCallback, TrainerCallback
+from transformers.integrations import TensorBoardCallback, is_tensorboard_available
 from trl import SFTConfig, SFTTrainer
 from trl.trainer.sft_trainer import DataCollatorForLanguageModeling
 
@@ -30,7 +31,7 @@ from arc_refinery.records.tool_use import Segment
 from arc_refinery.sampling.checks import check_trained
 from arc_refinery.sampling.library_arguments import sft_settings
 from arc_refinery.training.adapters import fault_of_adapter, open_network, write_adapter
-from arc_refinery.training.callbacks import OneLineProgress, tensorboard_callback
+from arc_refinery.training.callbacks import OneLineProgress
 from arc_refinery.training.checkpoints import claim, newest, remove
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import Line, write_lines
@@ -78,7 +79,13 @@ def train_sft(
         if measurements:
             trainer.add_callback(_Measurements(measurements, resumes=last is not None))
         if tensorboard:
-            trainer.add_callback(tensorboard_callback(tensorboard))
+            if not is_tensorboard_available():
+                raise InputError(
+                    "--tensorboard: the package tensorboard is not installed; install it, or omit the flag"
+                )
+            from torch.utils.tensorboard import SummaryWriter
+
+            trainer.add_callback(TensorBoardCallback(SummaryWriter(str(tensorboard))))
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     write_adapter(trainer.model, output, lambda folder: write_lines(folder / "training.jsonl", _steps(trainer)))
     remove(work)

@@ -1,6 +1,7 @@
 """TRL's GRPO trainer with shared prompts, advantages by name, dropped groups, timings, and a check of vLLM's weights.
 
-With Unsloth, import this module after it: Unsloth replaces the base class.
+Methods of `Trainer` are in the order in which TRL calls them. With Unsloth, import this module after it: Unsloth
+replaces the base class.
 """
 
 import logging
@@ -9,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +18,7 @@ from typing import Any, Protocol
 
 import torch
 from accelerate.utils import gather_object
+from datasets import Dataset, IterableDataset
 from torch import Tensor
 from torch.utils.data import Sampler
 from transformers import set_seed
@@ -24,43 +27,85 @@ from trl.trainer.utils import RepeatSampler
 
 from arc_refinery.config import PolicyGradient
 from arc_refinery.config.grpo import GROUP, OTHERS
+from arc_refinery.errors import InputError
 from arc_refinery.models.shared_attention import enable_layouts
 from arc_refinery.sampling.library_arguments import SEEDS
 from arc_refinery.sampling.rows import sample_rows
 from arc_refinery.sandbox import Executor
-from arc_refinery.seeding import stream_seed
+from arc_refinery.seeding import stream, stream_seed
 from arc_refinery.training import shared_prefix
 from arc_refinery.training.adapters import read_weights
 from arc_refinery.training.advantages import Group, OwnAdvantage, of_completions, of_turns
 from arc_refinery.training.last_step import SavesLastStep
 from arc_refinery.training.log import MEASURED
+from arc_refinery.training.rewards import Scored
 from arc_refinery.training.samples import Samples, TermValue, spans
-from arc_refinery.training.step_metrics import ScoredCompletion
 from arc_refinery.training.weight_sync import adapter_alone, check_that_sampler_follows
 
 logger = logging.getLogger(__name__)
 
-TurnAdvantages = Callable[[Group], list[list[float]]]  # a group -> advantages of each completion, one or one per turn
-
 TIMED = ("sampling", "reward", "tools")  # parts of a step; the rest is the update
 
 
-class Rewarder(Protocol):
-    """A reward function of TRL."""
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """Rows of a TRL dataset: `prompt`, and any other columns that the environment needs."""
+
+    train: Dataset | IterableDataset
+    heldout: Dataset | None
+
+    @classmethod
+    def split(cls, rows: Sequence[dict[str, Any]], n_heldout: int, seed: int) -> "TrainingData":
+        """Hold out `n_heldout` rows from training, at random."""
+        if not rows:
+            raise InputError("there are no prompts to train on: no row is left of the files that the training reads")
+        if n_heldout >= len(rows):
+            raise InputError(f"n_heldout = {n_heldout} leaves nothing to train on: there are {len(rows)} prompts")
+        held_out = set(stream(seed, "heldout prompts").permutation(len(rows)).tolist()[:n_heldout])
+        train = [row for index, row in enumerate(rows) if index not in held_out]
+        heldout = [rows[index] for index in sorted(held_out)]
+        return cls(Dataset.from_list(train), Dataset.from_list(heldout) if heldout else None)
+
+
+class Environment(Protocol):
+    """The prompts to train on, and how completions are sampled and scored; each kind of experiment has one."""
+
+    data: TrainingData
+
+    def identity(self) -> dict[str, Any]:
+        """Return everything that affects the trained adapter, for the hash that rejects stale checkpoints."""
+        ...
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the environment's part of `GRPOConfig`: `max_completion_length`, ..."""
+        ...
+
+    @property
+    def longest_completion(self) -> int:
+        """Tokens of the longest completion, with all of its turns and what is between them."""
+        ...
+
+    def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> "Trainer":
+        """Return the trainer; `ends` are the token ids that end a completion."""
+        ...
+
+
+class Scorer(Protocol):
+    """Scores completions; called with the arguments of a reward function of TRL."""
+
+    @property
+    def name(self) -> str:
+        """Part of the names of TRL's metrics."""
 
     @property
     def executors(self) -> tuple[Executor, ...]:
         """Sandboxes that run programs."""
 
-    @property
-    def scored(self) -> Sequence[ScoredCompletion]:
-        """The completions of the last call."""
+    def __call__(self, *arguments: Any, **named: Any) -> Scored: ...
 
-    @property
-    def terms(self) -> Mapping[str, Sequence[float]]:
-        """Values of the terms of their rewards, without weights."""
 
-    def __call__(self, *arguments: Any, **named: Any) -> list[float]: ...
+# The rows of the data set that a batch samples for, trainer -> tokens, and what the scorer gets, as a `rollout_func`
+Rollout = Callable[[list[dict[str, Any]], Any], dict[str, Any]]
 
 
 class PromptOrder(Sampler[int]):
@@ -87,20 +132,31 @@ class PromptOrder(Sampler[int]):
 
 class Trainer(SavesLastStep, GRPOTrainer):
     _buffered_inputs: Any  # TRL's: the passes of a step
+    # Of the batch that `_generate_and_score_completions` is at, in this process; TRL calls rollout and reward without
+    _rows: list[dict[str, Any]]
+    _scored: Scored
+    _completion_ids: list[list[int]]  # with what is between the turns of each
 
-    def __init__(self, settings: PolicyGradient, scorer: Rewarder, **arguments: Any) -> None:
-        super().__init__(reward_funcs=scorer, **arguments)
+    def __init__(
+        self, settings: PolicyGradient, scorer: Scorer, rollout: Rollout | None = None, **arguments: Any
+    ) -> None:
+        def reward(**named: Any) -> list[float]:
+            with self.timed("reward"):
+                self._scored, self._completion_ids = scorer(**named), named["completion_ids"]
+            return [completion.reward for completion in self._scored.completions]
+
+        reward.__name__ = scorer.name
+        if rollout:
+            arguments["rollout_func"] = lambda *_: rollout(self._rows, self)
+        super().__init__(reward_funcs=reward, **arguments)
         self.settings = settings
         self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
         self.samples: Samples | None = None  # keeps what is sampled in training
-        self.rows: list[dict[str, Any]] = []  # the current batch of prompts in this process
-        self._completion_ids: list[list[int]] = []  # their completions, with what is between the turns of each
-        self._rewards = torch.zeros(0)  # rewards of the batch in all processes
         self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._sampler_was_checked = not self.use_vllm
-        self._of_turns: TurnAdvantages | None = None
+        self._of_turns: Callable[[Group], list[list[float]]] | None = None  # a number per completion, or per turn
         if settings.own_advantage:
             self._of_turns = OwnAdvantage(settings.own_advantage)
         elif settings.advantage == OTHERS:
@@ -125,13 +181,23 @@ class Trainer(SavesLastStep, GRPOTrainer):
             network.generate = partial(network.generate, custom_generate=sample_rows)
         return not reason
 
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        """Add the seconds in this context to one of `TIMED`, or to "step"."""
-        started = time.perf_counter()
-        yield
-        if self.model.training:
-            self._seconds[part] += time.perf_counter() - started
+    def get_train_dataloader(self) -> Any:
+        """Let the order of prompts follow the epoch also in an epoch that is resumed.
+
+        Then a sampler that skips batches is around accelerate's, and `set_epoch` reaches no further than that one.
+        """
+        loader = super().get_train_dataloader()
+        if self.accelerator.num_processes > 1:
+            loader.batch_sampler.set_epoch = loader.batch_sampler.batch_sampler.sampler.set_epoch
+        return loader
+
+    def _get_train_sampler(self, *arguments: Any, **named: Any) -> PromptOrder:
+        return PromptOrder(super()._get_train_sampler(*arguments, **named))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        """Also load the trained adapter: transformers 5.17 loads only the other one, the KL term's reference."""
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        read_weights(model or self.model, Path(resume_from_checkpoint))
 
     def training_step(self, *arguments: Any, **named: Any) -> Tensor:
         with self.timed("step"):
@@ -152,59 +218,13 @@ class Trainer(SavesLastStep, GRPOTrainer):
                 self._metrics["train"][f"{MEASURED}sandbox_mb"].append(sandbox_mb)
         return loss
 
-    def measurements(self) -> list[dict[str, Any]]:
-        """Return seconds and memory of each step."""
-        return [
-            {"step": entry["step"]}
-            | {name.removeprefix(MEASURED): value for name, value in entry.items() if name.startswith(MEASURED)}
-            for entry in self.state.log_history
-            if "reward" in entry
-        ]
-
-    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        """Also load the trained adapter: transformers 5.17 loads only the other one, the KL term's reference."""
-        super()._load_from_checkpoint(resume_from_checkpoint, model)
-        read_weights(model or self.model, Path(resume_from_checkpoint))
-
-    def get_train_dataloader(self) -> Any:
-        """Let the order of prompts follow the epoch also in an epoch that is resumed.
-
-        Then a sampler that skips batches is around accelerate's, and `set_epoch` reaches no further than that one.
-        """
-        loader = super().get_train_dataloader()
-        if self.accelerator.num_processes > 1:
-            loader.batch_sampler.set_epoch = loader.batch_sampler.batch_sampler.sampler.set_epoch
-        return loader
-
-    def _get_train_sampler(self, *arguments: Any, **named: Any) -> PromptOrder:
-        return PromptOrder(super()._get_train_sampler(*arguments, **named))
-
-    def _get_per_token_logps_and_entropies(
-        self,
-        model: Any,
-        input_ids: Tensor,
-        attention_mask: Tensor,
-        logits_to_keep: int,
-        batch_size: int | None = None,
-        **named: Any,
-    ) -> Any:
-        """Score in batches of a training step's size: TRL scores all held-out completions at once, in more memory."""
-        batch_size = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
-        if self._shares_prompts:
-            return self._shared_log_probs(model, input_ids, attention_mask, logits_to_keep, batch_size)
-        return super()._get_per_token_logps_and_entropies(
-            model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **named
-        )
-
-    def _shared_log_probs(
-        self, model: Any, ids: Tensor, mask: Tensor, n_completion: int, batch_size: int
-    ) -> tuple[Tensor, Tensor, None]:
-        batches: list[tuple[Tensor, Tensor]] = []
-        for batch_ids, batch_mask in zip(ids.split(batch_size), mask.split(batch_size), strict=True):
-            with self.accelerator.autocast():
-                batches.append(shared_prefix.log_probs(model, batch_ids, batch_mask, n_completion))
-        log_probs, entropies = (torch.cat(parts) for parts in zip(*batches, strict=True))
-        return log_probs, entropies, None
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Add the seconds in this context to one of `TIMED`, or to "step"."""
+        started = time.perf_counter()
+        yield
+        if self.model.training:
+            self._seconds[part] += time.perf_counter() - started
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
         """Keep the completions of a prompt in one pass: TRL shuffles those of a batch over its passes.
@@ -224,75 +244,73 @@ class Trainer(SavesLastStep, GRPOTrainer):
             self._buffered_inputs = shared_prefix.group_by_prompt(self._buffered_inputs)
         return self._buffered_inputs[self._step % len(self._buffered_inputs)]
 
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        self._rows = inputs
+        batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        is_due = self.use_vllm and self.model.training and self.state.global_step % self.args.save_steps == 0
+        if is_due and not (self.settings.importance_sampling_correction or self.settings.trains_with_unsloth):
+            self._log_gap(batch)
+        completions, rank = gather_object(list(self._scored.completions)), self.accelerator.process_index
+        rewards = torch.tensor([completion.reward for completion in completions], dtype=torch.float32)
+        rewards = rewards.view(-1, self.num_generations)
+        own = slice(rank * len(inputs), (rank + 1) * len(inputs))
+        if self._of_turns:
+            starts = range(0, len(completions), self.num_generations)
+            groups = (completions[start : start + self.num_generations] for start in starts)
+            of_all = [turns for group in groups for turns in self._of_turns(group)]
+            batch["advantages"] = self._by_token(batch, of_all[own])
+        elif self.settings.advantage != GROUP:  # which is TRL's
+            advantages = of_completions(rewards, self.settings)
+            batch["advantages"] = advantages.flatten()[own].to(batch["advantages"])
+        is_kept = torch.tensor([not completion.failed for completion in self._scored.completions])
+        if self.settings.drop_zero_variance:
+            differ = rewards != rewards[:, :1]
+            if self._of_turns:  # turns of episodes with equal rewards can differ
+                teaches = gather_object(batch["advantages"].reshape(len(inputs), -1).any(1).tolist())
+                differ |= torch.tensor(teaches).view(rewards.shape)
+            is_kept &= differ.any(1, keepdim=True).expand_as(rewards).flatten()[own]
+        if self.settings.drop_zero_variance or not is_kept.all():
+            batch["completion_mask"] = batch["completion_mask"] * is_kept.to(batch["completion_mask"]).unsqueeze(1)
+            carries_loss = batch["completion_mask"] * batch.get("tool_mask", 1)
+            batch["num_items_in_batch"] = (
+                self.accelerator.gather(carries_loss.sum()).sum().to(batch["num_items_in_batch"])
+            )
+        if self.samples and self.model.training:
+            kept = gather_object(self._samples(batch))
+            if self.accelerator.is_main_process:
+                self.samples.add(self.state.global_step + 1, kept)
+        return batch
+
     def _generate_single_turn(self, prompt_ids: list[list[int]], *arguments: Any, **named: Any) -> Any:
         if not self._sampler_was_checked:
             check_that_sampler_follows(self, prompt_ids[0])
             self._sampler_was_checked = True
         if self.use_vllm:
-            self._seed_sampler(prompt_ids)
+            # vLLM seeds this process alike for every run when it starts, and its own random state is in no checkpoint
+            address = ("completions", self.state.global_step, self.accelerator.process_index, *map(str, prompt_ids))
+            set_seed(stream_seed(self.args.seed, *address) % SEEDS)
         with self.timed("sampling"):
             return super()._generate_single_turn(prompt_ids, *arguments, **named)
 
-    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Tensor:
-        self._completion_ids = completion_ids_list
-        with self.timed("reward"):
-            rewards: Tensor = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        self._rewards = rewards.cpu().flatten()
-        return rewards
+    def _by_token(self, batch: Mapping[str, Tensor], own: list[list[float]]) -> Tensor:
+        """Return an advantage per completion, (rows,), or per token, (rows, tokens), if turns differ.
 
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        self.rows = inputs
-        scored: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if self.use_vllm and self._has_to_log_gap():
-            self._log_gap(scored)
-        rewards, rank = self._rewards.view(-1, self.settings.num_generations), self.accelerator.process_index
-        own = slice(rank * len(inputs), (rank + 1) * len(inputs))
-        if self._of_turns:
-            scored["advantages"] = self._advantages_of_turns(scored, self._of_turns, own)
-        elif self.settings.advantage != GROUP:  # which is TRL's
-            advantages = of_completions(rewards, self.settings)
-            scored["advantages"] = advantages.flatten()[own].to(scored["advantages"])
-        is_kept = torch.tensor([not completion.failed for completion in self.scorer.scored])
-        if self.settings.drop_zero_variance:
-            differ = rewards != rewards[:, :1]
-            if self._of_turns:  # turns of episodes with equal rewards can differ
-                teaches = gather_object(scored["advantages"].reshape(len(inputs), -1).any(1).tolist())
-                differ |= torch.tensor(teaches).view(rewards.shape)
-            is_kept &= differ.any(1, keepdim=True).expand_as(rewards).flatten()[own]
-        if self.settings.drop_zero_variance or not is_kept.all():
-            scored["completion_mask"] = scored["completion_mask"] * is_kept.to(scored["completion_mask"]).unsqueeze(1)
-            carries_loss = scored["completion_mask"] * scored.get("tool_mask", 1)
-            scored["num_items_in_batch"] = (
-                self.accelerator.gather(carries_loss.sum()).sum().to(scored["num_items_in_batch"])
-            )
-        if self.samples and self.model.training:
-            kept = gather_object(self._samples(scored))
-            if self.accelerator.is_main_process:
-                self.samples.add(self.state.global_step + 1, kept)
-        return scored
-
-    def _advantages_of_turns(self, scored: Mapping[str, Tensor], of_group: TurnAdvantages, rows: slice) -> Tensor:
-        """Return an advantage per completion of this process, (rows,), or per token if turns differ, (rows, tokens).
-
-        `rows`: those of this process among all.
+        `own` has a number for each completion of this process, or one for each of its turns.
         """
-        completions, n = gather_object(list(self.scorer.scored)), self.settings.num_generations
-        starts = range(0, len(completions), n)
-        own = [turns for start in starts for turns in of_group(completions[start : start + n])][rows]
-        advantages = scored["advantages"]
+        advantages = batch["advantages"]
         if all(len(turns) == 1 for turns in own):
             return advantages.new_tensor([turns[0] for turns in own])
-        by_token = advantages.new_zeros(scored["completion_ids"].shape)
-        for row, (completion, turns) in enumerate(zip(self.scorer.scored, own, strict=True)):
+        by_token = advantages.new_zeros(batch["completion_ids"].shape)
+        for row, (completion, turns) in enumerate(zip(self._scored.completions, own, strict=True)):
             every = turns if len(turns) > 1 else turns * completion.n_turns
             numbers = torch.tensor(completion.turns, device=by_token.device)
             by_token[row, : len(numbers)] = by_token.new_tensor([0.0, *every])[numbers]
         return by_token
 
-    def _samples(self, scored: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _samples(self, batch: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return what is kept of each completion of this process: fields of `TrainingSample`."""
         samples = []
-        for row, (ids, completion) in enumerate(zip(self._completion_ids, self.scorer.scored, strict=True)):
+        for row, (ids, completion) in enumerate(zip(self._completion_ids, self._scored.completions, strict=True)):
             is_sampled = [turn > 0 for turn in completion.turns] or [True] * len(ids)
             samples.append(
                 {
@@ -302,12 +320,12 @@ class Trainer(SavesLastStep, GRPOTrainer):
                     "status": completion.status,
                     "solved": completion.solved,
                     "reward": float(completion.reward),
-                    "terms": tuple(TermValue(term, float(values[row])) for term, values in self.scorer.terms.items()),
-                    "advantages": _by_turn(scored["advantages"][row], completion.turns),
-                    "sampler_logprob": self._mean(scored.get("sampling_per_token_logps"), row, is_sampled),
+                    "terms": tuple(TermValue(term, float(values[row])) for term, values in self._scored.terms.items()),
+                    "advantages": _by_turn(batch["advantages"][row], completion.turns),
+                    "sampler_logprob": self._mean(batch.get("sampling_per_token_logps"), row, is_sampled),
                     "trainer_logprob": None
                     if completion.truncated and self.settings.mask_truncated_completions  # TRL does not read it
-                    else self._mean(scored.get("old_per_token_logps"), row, is_sampled),
+                    else self._mean(batch.get("old_per_token_logps"), row, is_sampled),
                 }
             )
         return samples
@@ -318,34 +336,53 @@ class Trainer(SavesLastStep, GRPOTrainer):
             return None
         return float(log_probs[row, : len(is_sampled)][torch.tensor(is_sampled, device=log_probs.device)].mean())
 
+    @torch.no_grad()
+    def _log_gap(self, batch: dict[str, Any]) -> None:
+        """Log how far vLLM's log-probabilities are off: TRL does so only to correct them."""
+        ids, mask = (torch.cat([batch[f"prompt_{name}"], batch[f"completion_{name}"]], 1) for name in ("ids", "mask"))
+        n_columns = batch["completion_ids"].shape[1]
+        log_probs, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, logits_to_keep=n_columns)
+        counted = (batch["completion_mask"] * batch.get("tool_mask", 1)).bool()
+        gaps = (log_probs - batch["sampling_per_token_logps"]).abs()[counted]
+        total, n_tokens = self.accelerator.reduce(torch.stack([gaps.sum(), counted.sum()])).tolist()
+        if n_tokens:
+            self._metrics["train"]["sampling/sampling_logp_difference/mean"].append(total / n_tokens)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **named: Any,
+    ) -> Any:
+        """Score in batches of a training step's size: TRL scores all held-out completions at once, in more memory."""
+        batch_size = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
+        if not self._shares_prompts:
+            return super()._get_per_token_logps_and_entropies(
+                model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **named
+            )
+        batches: list[tuple[Tensor, Tensor]] = []
+        for ids, mask in zip(input_ids.split(batch_size), attention_mask.split(batch_size), strict=True):
+            with self.accelerator.autocast():
+                batches.append(shared_prefix.log_probs(model, ids, mask, logits_to_keep))
+        log_probs, entropies = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        return log_probs, entropies, None
+
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
         if self.samples and self.accelerator.is_main_process:
             self.samples.save(self.state.global_step)
         super()._save_checkpoint(*arguments, **named)
 
-    def _seed_sampler(self, prompt_ids: list[list[int]]) -> None:
-        """Seed what vLLM draws next by the run's seed, the step, the process and the prompts.
-
-        vLLM seeds this process alike for every run when it starts, and its own random state is in no checkpoint.
-        """
-        address = ("completions", self.state.global_step, self.accelerator.process_index, *map(str, prompt_ids))
-        set_seed(stream_seed(self.args.seed, *address) % SEEDS)
-
-    def _has_to_log_gap(self) -> bool:
-        """Return whether to log how far vLLM's log-probabilities are off: TRL does so only to correct them."""
-        is_due = self.state.global_step % self.args.save_steps == 0 and self.model.training
-        return is_due and not (self.settings.importance_sampling_correction or self.settings.trains_with_unsloth)
-
-    @torch.no_grad()
-    def _log_gap(self, scored: dict[str, Any]) -> None:
-        ids, mask = (torch.cat([scored[f"prompt_{name}"], scored[f"completion_{name}"]], 1) for name in ("ids", "mask"))
-        n_columns = scored["completion_ids"].shape[1]
-        log_probs, *_ = self._get_per_token_logps_and_entropies(self.model, ids, mask, logits_to_keep=n_columns)
-        counted = (scored["completion_mask"] * scored.get("tool_mask", 1)).bool()
-        gaps = (log_probs - scored["sampling_per_token_logps"]).abs()[counted]
-        total, n_tokens = self.accelerator.reduce(torch.stack([gaps.sum(), counted.sum()])).tolist()
-        if n_tokens:
-            self._metrics["train"]["sampling/sampling_logp_difference/mean"].append(total / n_tokens)
+    def measurements(self) -> list[dict[str, Any]]:
+        """Return seconds and memory of each step."""
+        return [
+            {"step": entry["step"]}
+            | {name.removeprefix(MEASURED): value for name, value in entry.items() if name.startswith(MEASURED)}
+            for entry in self.state.log_history
+            if "reward" in entry
+        ]
 
 
 def _by_turn(advantages: Tensor, turns: Sequence[int]) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 
-from .color import Color
+from .color import Color, show_colored_grid, visualize
 from .drawing import blit, blit_object, blit_sprite, draw_line, flood_fill, scale_pattern, scale_sprite, translate
 from .measuring import (
     bounding_box,
@@ -26,7 +26,6 @@ from .measuring import (
     object_position,
 )
 from .objects import detect_objects, find_connected_components
-from .showing import show_colored_grid, visualize
 from .sprites import (
     generate_sprite,
     random_free_location_for_object,

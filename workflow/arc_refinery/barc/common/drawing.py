@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .neighborhood import Grid, neighbor_steps
+from .measuring import Grid, neighbor_steps
 
 
 def flood_fill(grid: Grid, x: int, y: int, color: int, connectivity: int = 4) -> None:

@@ -8,8 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from .measuring import bounding_box, crop, object_colors
-from .neighborhood import Grid, label_components, neighborhood
+from .measuring import Grid, bounding_box, crop, label_components, neighborhood, object_colors
 
 
 def find_connected_components(

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .drawing import blit
-from .measuring import is_contiguous
-from .neighborhood import Grid, grow, neighborhood
+from .measuring import Grid, grow, is_contiguous, neighborhood
 from .symmetry import apply_diagonal_symmetry, apply_symmetry
 
 # A side of a sprite, or a list or range to choose it from.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from .neighborhood import Grid
+from .measuring import Grid
 
 # A number, or an integer array of them.
 Coordinate: TypeAlias = Any

@@ -36,10 +36,8 @@ from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.reward_terms import FailureLimit, scored_episode, spread, without_failed
-from arc_refinery.training.environment import TrainingData
-from arc_refinery.training.rewards import Reward
-from arc_refinery.training.step_metrics import ScoredCompletion, step_metrics
-from arc_refinery.training.trainer import Trainer
+from arc_refinery.training.rewards import Reward, Scored, ScoredCompletion, step_metrics
+from arc_refinery.training.trainer import Trainer, TrainingData
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +106,7 @@ def _type(schema: JsonSchema) -> Any:
 
 
 class Rewards:
-    """A reward function of TRL: grades the last turn of each episode, and logs each term of the reward."""
+    """Grades the last turn of each episode, and logs each term of the reward."""
 
     def __init__(
         self,
@@ -122,13 +120,11 @@ class Rewards:
         self.executors = executors
         self.num_generations = num_generations
         self.max_tokens = max_tokens  # limit of an episode
-        self.scored: list[ScoredCompletion] = []
-        self.terms: dict[str, list[float]] = {}
-        self.__name__ = "answer"  # part of the names of TRL's metrics
+        self.name = "answer"
 
     def __call__(
         self, environments: Sequence[EpisodeEnvironment], log_metric: Callable[[str, float], None], **_: Any
-    ) -> list[float]:
+    ) -> Scored:
         episodes = [environment.episode for environment in environments]
         questions = [environment.question for environment in environments]
         turns, call_format = [episode.last_turn for episode in episodes], episodes[0].toolbox.call_format
@@ -139,11 +135,11 @@ class Rewards:
         ]
         failed = [episode.ending == "failed" for episode in episodes]
         graded_values = self.reward.values([ended for ended in finished if ended.ending != "failed"])
-        self.terms = values = {name: spread(term, failed) for name, term in graded_values.items()}
+        values = {name: spread(term, failed) for name, term in graded_values.items()}
         rewards = [math.fsum(summands) for summands in self.reward.weighted(values)]
         rewards = without_failed(rewards, failed, self.num_generations)
         earned = self.reward.earned(values, [ended.n_turns for ended in finished])
-        self.scored = [
+        scored = [
             ScoredCompletion(
                 [token for token, is_sampled in zip(episode.completion_ids, episode.mask, strict=True) if is_sampled],
                 episode.ending in ("truncated", "tokens"),
@@ -159,12 +155,12 @@ class Rewards:
                 questions, episodes, rewards, finished, failed, earned, strict=True
             )
         ]
-        metrics = step_metrics(self.scored, self.num_generations) | _metrics(episodes)
+        metrics = step_metrics(scored, self.num_generations) | _metrics(episodes)
         if self.reward.terms != CORRECT:
             metrics |= self.reward.metrics(graded_values)
         for name, value in metrics.items():
             log_metric(name, value)
-        return rewards
+        return Scored(scored, values)
 
 
 def _turns(mask: Sequence[int]) -> list[int]:
