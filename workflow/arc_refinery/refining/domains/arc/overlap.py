@@ -9,7 +9,6 @@ was added, corrected or moved from train to test.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -21,18 +20,10 @@ SYMMETRIES = [Augmentation(n_rotations, transpose) for transpose in (False, True
 
 
 _Colors = tuple[int, ...]  # colours of a pair, in the order in which they appear
-
-
 _Pairs = dict[bytes, set[_Colors]]  # each pair with its colours numbered in that order, and the colours themselves
 
 
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """An evaluated task, as one of the symmetries shows it."""
-
-    tasks: str
-    task_id: str
-    pairs: _Pairs
+_Form = tuple[tuple[str, str], _Pairs]  # (set, task id), and the pairs of the task as one of the symmetries shows them
 
 
 class EvaluatedTasks:
@@ -45,15 +36,15 @@ class EvaluatedTasks:
             for task in tasks:
                 self._by_id.setdefault(task.task_id, []).append(name)
                 for symmetry in SYMMETRIES:
-                    form = _Form(name, task.task_id, _numbered(task.map_grids(symmetry.apply)))
-                    for pair in form.pairs:
+                    form = (name, task.task_id), _numbered(task.map_grids(symmetry.apply))
+                    for pair in form[1]:
                         self._by_pair.setdefault(pair, []).append(form)
 
     def same_as(self, task: Task) -> dict[tuple[str, str], str]:
         """Return the evaluated tasks that a task is, as {(set, task id): "id" or "content"}."""
         pairs = _numbered(task)
         forms = {id(form): form for pair in pairs for form in self._by_pair.get(pair, ())}
-        same = {(form.tasks, form.task_id): "content" for form in forms.values() if _are_same_task(pairs, form.pairs)}
+        same = {key: "content" for key, others in forms.values() if _are_same_task(pairs, others)}
         return same | {(name, task.task_id): "id" for name in self._by_id.get(task.task_id, ())}
 
 
