@@ -173,9 +173,24 @@ def cut(name: str) -> Callable[[Path], object]:
     return lambda checkpoint: (checkpoint / name).write_bytes((checkpoint / name).read_bytes()[:-30])
 
 
+def of_another_step(name: str, step: int) -> Callable[[Path], object]:
+    def change(checkpoint: Path) -> None:
+        other = checkpoint.with_name("other")
+        write_checkpoint(other, step)
+        shutil.copy2(other / name, checkpoint / name)
+        shutil.rmtree(other)
+
+    return change
+
+
 STATE = ("adapter_model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth")
 FAULTS = {f"without {name}": without(name) for name in STATE}
 FAULTS |= {f"cut {name}": cut(name) for name in STATE}
+FAULTS |= {
+    f"{name} of step {step}": of_another_step(name, step)
+    for name in ("optimizer.pt", "scheduler.pt", "trainer_state.json")
+    for step in (8, 12)
+}
 
 
 @pytest.mark.parametrize("change", FAULTS.values(), ids=FAULTS.keys())
@@ -188,6 +203,12 @@ def test_a_checkpoint_whose_state_is_not_whole_is_not_resumed_from(work: Path, c
 @pytest.mark.parametrize(("until_step", "resumed"), [(None, 10), (12, 10), (10, 10), (9, 8)])
 def test_a_part_is_not_resumed_from_a_step_after_its_last(work: Path, until_step: int | None, resumed: int):
     assert checkpoints.newest(work, until_step) == work / f"checkpoint-{resumed}"
+
+
+def test_in_float16_the_optimizer_may_have_made_fewer_steps(work: Path):
+    of_another_step("optimizer.pt", 9)(work / "checkpoint-10")
+    (work / "checkpoint-10/scaler.pt").write_bytes((work / "checkpoint-10/optimizer.pt").read_bytes())
+    assert checkpoints.newest(work) == work / "checkpoint-10"
 
 
 @pytest.fixture
@@ -231,9 +252,16 @@ def test_a_part_whose_state_is_not_whole_is_refused(part: Path, change: Callable
     wording(caught.value)
 
 
+def of_other_weights(part: Path) -> None:
+    path = part / "checkpoints/checkpoint-10/adapter_model.safetensors"
+    path.unlink()
+    save_file({"lora_A": torch.tensor([float("nan")])}, path)
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        of_other_weights,
         lambda part: shutil.rmtree(part / "checkpoints"),
         lambda part: shutil.rmtree(part / "checkpoints/checkpoint-10"),
         lambda part: (part / "checkpoints/checkpoint-10/trainer_state.json").unlink(),

@@ -18,6 +18,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import Any
 from zipfile import is_zipfile
 
 from safetensors import SafetensorError, safe_open
@@ -33,8 +34,7 @@ FOLDER = "checkpoints"  # of a part
 KEPT_STEP = "a step to keep"  # why a part has its adapter
 _NAME = re.compile(r"checkpoint-(\d+)")
 IDENTITY = "settings.txt"
-STATE = "trainer_state.json"  # transformers writes it last
-_LEARNED = ("optimizer.pt", "scheduler.pt")
+STATE, _OPTIMIZER, _SCHEDULER = "trainer_state.json", "optimizer.pt", "scheduler.pt"  # written by transformers
 _HASH = re.compile(rb"[0-9a-f]{16}|\0*")  # zeros: what some file systems leave after a power failure
 # README.md: TRL's; the last but one: of `samples.Samples`
 _OWN = re.compile(rf"{_NAME.pattern}|{re.escape(IDENTITY)}|README\.md|{PIECE.pattern}|\..*\.tmp")
@@ -121,28 +121,47 @@ def newest(work: Path, until_step: int | None = None) -> Path | None:
 
 
 def fault_of(checkpoint: Path) -> str:
-    """Return which file of a complete checkpoint is missing or cut short; empty if none is.
+    """Return which file of a complete checkpoint is missing, cut short or of another step; empty if none is.
 
     The libraries do not: without a file, training would continue with a new optimizer, or with other random numbers.
     """
-    import torch
-
-    for name in (ADAPTER_WEIGHTS, *_LEARNED):
+    for name in (ADAPTER_WEIGHTS, _OPTIMIZER, _SCHEDULER):
         if not (checkpoint / name).is_file():
             return f"{checkpoint / name}: is missing"
     if len(list(checkpoint.glob("rng_state*.pth"))) != int(os.environ.get("WORLD_SIZE", "1")):  # one per process
         return f"{checkpoint / 'rng_state.pth'}: is missing"
     for path in sorted(checkpoint.rglob("*")):
-        try:
-            if path.suffix == ".safetensors":
+        if path.suffix == ".safetensors":
+            try:
                 with safe_open(path, "pt"):
-                    pass
-            elif path.name in _LEARNED:
-                torch.load(path, "cpu", weights_only=True)
-            elif path.suffix in (".pt", ".pth") and not is_zipfile(path):  # torch writes zip files, their index last
+                    continue
+            except SafetensorError:
                 return f"{path}: is damaged"
-        except (SafetensorError, RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
+        if path.suffix in (".pt", ".pth") and not is_zipfile(path):  # torch writes zip files, their index last
             return f"{path}: is damaged"
+    return _fault_of_step(checkpoint)
+
+
+def _fault_of_step(checkpoint: Path) -> str:
+    """Return which file is of another step than the checkpoint's name says."""
+    import torch
+
+    step = int(checkpoint.name.rpartition("-")[2])
+    read: dict[str, Any] = {STATE: json.loads((checkpoint / STATE).read_bytes())}
+    for name in (_OPTIMIZER, _SCHEDULER):
+        try:
+            read[name] = torch.load(checkpoint / name, "cpu", weights_only=True)
+        except (RuntimeError, UnpicklingError, EOFError, ValueError, KeyError):
+            return f"{checkpoint / name}: is damaged"
+    try:
+        steps_in = {STATE: {read[STATE]["global_step"]}, _SCHEDULER: {read[_SCHEDULER]["last_epoch"]}}
+        steps_in[_OPTIMIZER] = {int(row["step"]) for row in read[_OPTIMIZER]["state"].values() if "step" in row}
+    except (KeyError, TypeError, AttributeError, ValueError):
+        return f"{checkpoint}: its files are not those of a training"
+    may_skip = (checkpoint / "scaler.pt").exists()  # in float16, steps whose gradients overflow
+    for name, steps in steps_in.items():
+        if others := [n for n in steps if n != step and not (may_skip and name != STATE and n < step)]:
+            return f"{checkpoint / name}: is of step {others[0]}"
     return ""
 
 
@@ -213,8 +232,16 @@ def _check_part(part: Path, until_step: int | None) -> None:
             f"until_step is {until_step}, but the part before, {part.parent}, ends after step {step}; expected a later "
             "step"
         )
+    import torch
+    from safetensors.torch import load_file
+
     saved = part / f"checkpoint-{step}"
-    fault = fault_of(saved) if step in steps_of(part) else f"{saved / STATE}: is missing or cannot be read"
+    if step not in steps_of(part):
+        fault = f"{saved / STATE}: is missing or cannot be read"
+    elif not (fault := fault_of(saved)):
+        ours, theirs = (load_file(folder / ADAPTER_WEIGHTS) for folder in (part.parent, saved))
+        is_same = ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+        fault = "" if is_same else f"{saved / ADAPTER_WEIGHTS}: holds other weights than {part.parent}"
     if fault:
         raise InputError(
             f"{fault}, so training cannot continue from there. Make that part again: delete {part.parent}, then run "
