@@ -39,10 +39,10 @@ from arc_refinery.reporting.markdown import (
     supported_text,
     verdict_sentence,
 )
-from arc_refinery.reporting.prose import VALIDATION
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
+from arc_refinery.reporting.summary import VALIDATION
 from arc_refinery.reporting.tables import COMPARISON
-from arc_refinery.reporting.training_log import Log, read_log
+from arc_refinery.reporting.training_curves import Log, read_log
 
 MISSING = object()
 MAX_NAMED = 20  # longer lists of tasks are only counted

@@ -21,10 +21,8 @@ from arc_refinery.evaluation.statistics import budget_curve, correct
 from arc_refinery.reporting import (
     outcomes,
     over_steps,
-    prose,
     provenance,
     registration,
-    repair,
     summary,
     tables,
     training,
@@ -74,7 +72,7 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
         *summary.controls(experiment, first),
         of_kind.terms(),
         *of_kind.example(first.results, first.arms, files),
-        *prose.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
+        *summary.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
         *summary.comparisons_section(of_kind, evaluated),
         *(
             block
@@ -86,7 +84,7 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
         ),
         *folded_section("Metrics by step", over_steps.section(experiment, over, files)),
         *training.section(experiment, folder, files),
-        *folded_section("Arms, settings, how to read the metrics", prose.arms_and_settings(of_kind, sizes)),
+        *folded_section("Arms, settings, how to read the metrics", summary.arms_and_settings(of_kind, sizes)),
         *folded_section("Problems and tasks that were not used", of_kind.left_out()),
         *of_kind.sections(metrics, files),
         *folded_section("Command, code, packages", provenance.section(experiment, folder)),
@@ -136,7 +134,7 @@ def _set_section(
     ]
     blocks = [
         f"## Set `{name}` ({result.n} tasks)",
-        f"> {prose.VALIDATION}" if result.task_set.validation else "",
+        f"> {summary.VALIDATION}" if result.task_set.validation else "",
         *(f"> {sentence}" for sentence in trained),
         f"> {result.task_set.caveat}" if result.task_set.caveat else "",
         result.task_set.note,
@@ -147,7 +145,7 @@ def _set_section(
         "### Differences",
         *_differences(experiment, result),
         *(of_turns if has_turns else []),
-        *repair.section(of_kind, results),
+        *outcomes.repair_section(of_kind, results),
         *outcomes.section(of_kind, results, result.arms, files),
         "### Budget",
         tables.spending_table(results, arms, of_kind.has_guesses),

@@ -10,8 +10,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.reporting import training_samples
 from arc_refinery.reporting.markdown import folded, markdown_table, number, percent
 from arc_refinery.reporting.publish import Attachments, plot_style
-from arc_refinery.reporting.training_log import Log, read_log
-from arc_refinery.reporting.training_plot import RUNS_METRICS, TUNING_METRICS, runs_plot, training_plot
+from arc_refinery.reporting.training_curves import RUNS_METRICS, TUNING_METRICS, Log, read_log, runs_plot, training_plot
 from arc_refinery.training.log import Decision
 from arc_refinery.training.step_metrics import REWARD_TERM
 
