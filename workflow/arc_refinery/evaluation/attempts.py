@@ -282,6 +282,11 @@ def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list
     return [task_id for task_id in task_ids if task_id in present]
 
 
+def tasks_in_all(tables: Sequence["pd.DataFrame | pd.Series[float]"], task_ids: Sequence[str]) -> list[str]:
+    """Return the tasks that have a row in each table of `per_task`, in the order of `task_ids`."""
+    return [task_id for task_id in task_ids if all(task_id in table.index for table in tables)]
+
+
 def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: BaseArm, task_ids: Sequence[str]) -> int:
     """Count tasks with fewer attempts than the arm's budget, because nothing (or too little) could be refined."""
     spent = attempts.groupby("task_id").size().reindex(list(task_ids), fill_value=0)

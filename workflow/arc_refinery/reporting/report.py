@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery.config import Compared
-from arc_refinery.evaluation.attempts import n_tasks_with_budget_left, turns_of
+from arc_refinery.evaluation.attempts import turns_of
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import SOLVED
 from arc_refinery.evaluation.statistics import budget_curve, correct
@@ -148,8 +148,7 @@ def _set_section(
         *outcomes.repair_section(of_kind, results),
         *outcomes.section(of_kind, results, result.arms, files),
         "### Budget",
-        tables.spending_table(results, arms, of_kind.has_guesses),
-        *_unspent(result, arms),
+        *tables.spending(results, arms, of_kind.has_guesses),
         tables.pass_at_k_table(results, turns),
         *(_budget_plot(experiment, result, "budget", files) if not is_first else []),
         *_budget_plot(experiment, result, "tokens", files),
@@ -171,11 +170,16 @@ def _differences(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
         columns_table(tables.COMPARISON, result.comparisons),
         folded("In words", "\n".join(f"- {verdict_sentence(comparison)}" for comparison in result.comparisons)),
     ]
-    if by_turn := tables.turn_differences_table(result.turns):
+    turns = {
+        f"turn {number}: `{first}` − `{second}`": metrics
+        for (first, second), by_turn in result.turns.items()
+        for number, metrics in by_turn.items()
+    }
+    if table := tables.turns_table("turn by turn", turns):
         blocks += [
             "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
             "attempts on. Bold: the interval excludes 0, and six tasks or more differ.",
-            by_turn,
+            table,
         ]
     if one_more := tables.first_attempts_table(experiment, result.results):
         blocks += [
@@ -189,17 +193,6 @@ def _differences(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
         "the tokens of the arm that spent fewer: those generated, then with those of prompts.",
         *tables.equal_tokens_tables(experiment, result.results),
     ]
-
-
-def _unspent(result: EvaluatedSet, arms: Sequence[Any]) -> list[str]:
-    left = {
-        arm.name: n_tasks_with_budget_left(result.results.attempts_of_arm(arm), arm, result.results.task_ids)
-        for arm in arms
-    }
-    parts = [f"{n} of {result.n} tasks in `{name}`" for name, n in left.items() if n]
-    if not parts:
-        return []
-    return [f"If a task has nothing to refine, the rest of its budget stays unspent: {', '.join(parts)}."]
 
 
 def _budget_plot(experiment: Compared[Any], result: EvaluatedSet, x: str, files: Attachments) -> list[str]:

@@ -90,9 +90,17 @@ def headline(of_kind: Reported, evaluated: Sequence[EvaluatedSet], is_registered
 
 def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     """Return how many differences the evidence supports, and the differences in later turns."""
-    by_set = {result.task_set.name: result.turns for result in evaluated}
-    blocks = [_comparisons(evaluated)] if of_kind.experiment.primaries else []
-    if refining := tables.refining_headline(of_kind.experiment, by_set):
+    experiment = of_kind.experiment
+    blocks = [_comparisons(evaluated)] if experiment.primaries else []
+    with_feedback = {
+        f"`{result.task_set.name}`, turn {number}: `{first}` − `{second}`": metrics
+        for result in evaluated
+        for (first, second), by_turn in result.turns.items()
+        if not any(arm.is_control for compared in (first, second) for arm in experiment.arms_called(compared))
+        for number, metrics in by_turn.items()
+        if number > 1
+    }
+    if refining := tables.turns_table("refining turns, difference in points", with_feedback):
         legend = (
             f"Pass rate: share of attempts that are right on all {of_kind.checks}. Bold: the 95 % interval excludes 0."
         )
