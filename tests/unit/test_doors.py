@@ -247,7 +247,10 @@ def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
         '        "reward/min":',
     )
     package.change(
-        door, "reporting/training.py", '    "reward/max":', '    "reward/range": "range of rewards",\n    "reward/max":'
+        door,
+        "reporting/training_curves.py",
+        '    "reward/max":',
+        '    "reward/range": "range of rewards",\n    "reward/max":',
     )
     printed = package.run(
         """

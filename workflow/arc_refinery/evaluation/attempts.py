@@ -217,17 +217,14 @@ class Results:
         return self._turn_metrics[key]
 
 
-def read(folder: Path, name: str, metrics: Sequence[Metric], arms: Iterable[BaseArm], settings: str) -> Results:
-    """Read the attempts of some arms on a set from an experiment's folder; `settings`: hash of its settings.
+def read(folder: Path, settings: str) -> pa.Table:
+    """Read the whole table from an experiment's folder and check it; `settings`: hash of the experiment's settings.
 
-    Raises `InputError` if the table is of other settings.
+    Raises `InputError` if the table is of other settings, which name its sets and arms.
     """
-    path, attributes, wanted = folder / TABLE, _attributes(folder), [arm.name for arm in arms]
-    if missing := [arm for arm in wanted if arm not in attributes["arms"]] + [name] * (name not in attributes["tasks"]):
-        raise InputError(f"{path}: has no {missing[0]}, which settings.json has; {_AGAIN}")
-    if attributes["settings"] != settings:
+    path, damaged = folder / TABLE, f"delete it, then {_AGAIN}"
+    if _attributes(folder)["settings"] != settings:
         raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
-    damaged = f"delete it, then {_AGAIN}"
     with reading(path, damaged, "a table of attempts"), pq.ParquetFile(path, page_checksum_verification=True) as file:
         table, digest, schema = file.read(), sha256(), file.schema_arrow
         if [schema.field(name).type for name in NAMES if name in schema.names] != [column.type for column in COLUMNS]:
@@ -238,8 +235,14 @@ def read(folder: Path, name: str, metrics: Sequence[Metric], arms: Iterable[Base
             raise InputError(f"{path}: has not the rows that were written; {damaged}")
     if nulls := [name for name in NAMES if name not in NULLABLE and table[name].null_count]:
         raise InputError(f"{path}: has no value in a row of {nulls[0]}; {damaged}")
-    table = table.filter((pc.field("set") == name) & pc.field("repetition").isin(wanted or [""]))
-    return Results(name, attributes["tasks"][name], with_outcomes(table.to_pandas()), metrics)
+    return table
+
+
+def results_of(table: pa.Table, name: str, metrics: Sequence[Metric], arms: Iterable[BaseArm]) -> Results:
+    """Return the attempts of some arms on a set."""
+    tasks = json.loads(table.schema.metadata[ATTRIBUTES])["tasks"][name]
+    rows = table.filter((pc.field("set") == name) & pc.field("repetition").isin([arm.name for arm in arms] or [""]))
+    return Results(name, tasks, with_outcomes(rows.to_pandas()), metrics)
 
 
 def with_outcomes(attempts: pd.DataFrame) -> pd.DataFrame:

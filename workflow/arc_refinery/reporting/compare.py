@@ -41,7 +41,7 @@ from arc_refinery.reporting.markdown import (
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
 from arc_refinery.reporting.summary import VALIDATION
 from arc_refinery.reporting.tables import COMPARISON, PairedMetric
-from arc_refinery.reporting.training_curves import Log, read_log
+from arc_refinery.reporting.training_curves import read_log
 
 MISSING = object()
 MAX_NAMED = 20  # longer lists of tasks are only counted
@@ -51,12 +51,12 @@ MAX_NAMED = 20  # longer lists of tasks are only counted
 class SideResults:
     """Results of some arms of a side on one set."""
 
-    side: Side[Any]
+    side: Side
     results: Results
     metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
 
     @classmethod
-    def read(cls, side: Side[Any], set_name: str, arms: Iterable[str]) -> "SideResults":
+    def read(cls, side: Side, set_name: str, arms: Iterable[str]) -> "SideResults":
         repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
         of_kind = reported(side.experiment, side.folder)
         results = of_kind.results(set_name, [arm for same in repeated.values() for arm in same])
@@ -103,7 +103,7 @@ class PairedArms:
     note: str  # on the trainings that are compared
 
 
-def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str]) -> str:
+def comparison(sides: Sequence[Side], wanted: Sequence[str]) -> str:
     """Compare sides on the wanted sets, by default on all that several have."""
     for first, second in combinations(sides, 2):
         arms_to_pair(first, second)  # raises before anything is loaded
@@ -130,7 +130,7 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str]) -> str:
     return "\n\n".join(blocks)
 
 
-def _repetition(first: Side[Any], second: Side[Any], sets: Sequence[str]) -> list[str]:
+def _repetition(first: Side, second: Side, sets: Sequence[str]) -> list[str]:
     """Count the equal attempts of two runs with equal settings; nothing is said of other runs."""
     if result_settings(first.experiment) != result_settings(second.experiment):
         return []
@@ -153,7 +153,7 @@ def _repetition(first: Side[Any], second: Side[Any], sets: Sequence[str]) -> lis
     return ["## Repetition", explained, markdown_table(header, rows)]
 
 
-def _set_section(sides: Sequence[Side[Any]], name: str) -> list[str]:
+def _set_section(sides: Sequence[Side], name: str) -> list[str]:
     """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
     loaded = [SideResults.read(side, name, arms_to_show(side, sides)) for side in sides]
     task_sets = [entry for side in sides for entry in side.experiment.evaluated_sets if entry.name == name]
@@ -318,25 +318,26 @@ def _format(value: Any) -> str:
             return f"`{json.dumps(value)}`"
 
 
-def _trainings(experiments: Sequence[Side[Any]]) -> str:
+def _trainings(experiments: Sequence[Side]) -> str:
     rows = []
     for side in experiments:
         for adapter in side.experiment.adapters:
             log = read_log(side.folder / "adapters" / adapter / "training.jsonl")
-            rows.append([f"`{side.folder}`", f"`{adapter}`", *_training_summary(log)])
+            summary: list[object] = ["–"] * 6
+            if not log.steps.empty:
+                metric = "reward" if log.is_grpo else "loss"
+                first, last = log.first_and_last(metric)
+                step = log.choice.step if log.choice else log.n_steps
+                summary = [
+                    "GRPO" if log.is_grpo else "SFT",
+                    log.n_steps,
+                    f"{metric} {first:.3g} → {last:.3g}",
+                    step,
+                    ", ".join(f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step))
+                    or "–",
+                    f"at step {', '.join(str(line.step) for line in log.decisions)}" if log.decisions else "none",
+                ]
+            rows.append([f"`{side.folder}`", f"`{adapter}`", *summary])
     header = ["experiment", "adapter", "method", "steps", "first → last tenth", "adapter from step"]
     header += ["held-out reward", "collapses"]
     return markdown_table(header, rows) if rows else "None."
-
-
-def _training_summary(log: Log) -> list[object]:
-    if log.steps.empty:
-        return ["–"] * 6
-    metric = "reward" if log.is_grpo else "loss"
-    first, last = log.first_and_last(metric)
-    n_steps = int(log.steps["step"].max())
-    step = log.choice.step if log.choice else n_steps
-    checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
-    collapses = f"at step {', '.join(str(decision.step) for decision in log.decisions)}" if log.decisions else "none"
-    change = f"{metric} {first:.3g} → {last:.3g}"
-    return ["GRPO" if log.is_grpo else "SFT", n_steps, change, step, ", ".join(checks) or "–", collapses]

@@ -4,10 +4,12 @@ A kind's package has it as `report:Reported`. All figures come from the table of
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow as pa
 
 from arc_refinery import config, records
 from arc_refinery.config import BaseArm
@@ -55,8 +57,11 @@ class Reported:
 
     def results(self, name: str, arms: Iterable[BaseArm] | None = None) -> Results:
         """Read the attempts of some arms, by default all, on a set."""
-        wanted = self.experiment.arms if arms is None else arms
-        return attempts.read(self.folder, name, self.metrics, wanted, settings_hash(self.experiment))
+        return attempts.results_of(self._table, name, self.metrics, self.experiment.arms if arms is None else arms)
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return attempts.read(self.folder, settings_hash(self.experiment))
 
     # Texts
 

@@ -7,7 +7,7 @@ A later attempt repeats the program that it refines, repairs it, or starts over:
 | for comparison: other answers to the first prompt | 45 | 0.0 % [0.0, 7.9] | 12.2 % [6.5, 17.9] | 37.1 % [34.1, 40.0] |
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from arc_refinery.reporting import plots
 from arc_refinery.reporting.kind import PerTask, Reported
 from arc_refinery.reporting.markdown import folded, listed, markdown_table, percent, share_text, write_csv
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.tables import sampled_by, turn_title
+from arc_refinery.reporting.tables import metrics_table, sampled_by, turn_title
 
 N_ERRORS = 4  # most frequent error types of a set, each an outcome of its own
 CORRECT, WRONG, OTHER_ERRORS = "correct", "wrong", "other errors"
@@ -140,7 +140,7 @@ def section(of_kind: Reported, results: Results, metrics: PerTask, files: Attach
     return [
         "### Outcomes of attempts",
         f"{of_kind.outcomes} Means over the tasks that have attempts in a turn, as above.",
-        outcomes_table(shares),
+        metrics_table("share of attempts", shares, list(next(iter(shares.values())))),
         f"![{title}, one bar per turn; correct: {', '.join(correct)}]({plot})",
         f"[As CSV]({table}).",
         *_gained_and_lost(refining_pairs(experiment), of_kind.checks, results, metrics, files),
@@ -186,16 +186,6 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
     return pd.Series(outcomes, attempts.index, dtype=str)
 
 
-def outcomes_table(shares: Mapping[str, pd.DataFrame]) -> str:
-    """Return a Markdown table with one row per outcome, one column per turn."""
-    columns = next(iter(shares.values())).columns
-    rows: list[list[object]] = [["n tasks", *(len(table) for table in shares.values())]]
-    for outcome in columns:
-        cells = [share_text(list(table[outcome])) if len(table) else "–" for table in shares.values()]
-        rows.append([outcome, *cells])
-    return markdown_table(["share of attempts", *shares], rows)
-
-
 def refining_pairs(experiment: Compared[Any]) -> list[tuple[Any, Any]]:
     """Pair each arm that refines with its baseline; of repeated baselines, the one with the same seed."""
     baseline, *others = experiment.repetitions
@@ -225,7 +215,9 @@ def _gained_and_lost(
         panels[arm.name] = pass_rates(results, arm).assign(solved_by=solved_by)
     baselines = {baseline.name: baseline for _, baseline in pairs if baseline.turns[0].n_predictions > 1}
     for baseline in baselines.values():
-        solved_by = classes_of(*(half[SOLVED] for half in halves_of(results, baseline)))
+        attempts, half = results.attempts_of_turn(baseline, 1), baseline.turns[0].n_predictions // 2
+        halves = attempts[attempts["sample"] < half], attempts[attempts["sample"].between(half, 2 * half - 1)]
+        solved_by = classes_of(*(results.per_task(rows)[SOLVED] for rows in halves))  # an A/A comparison
         counts = solved_by.value_counts()
         title = f"for comparison: `{baseline.name}`, first half of turn 1 against the second"
         rows.append([title, len(solved_by), *(counts.get(kind, 0) for kind in CLASSES)])
@@ -252,14 +244,6 @@ def _gained_and_lost(
         "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
         f"{plots.MAX_UNCOUNTED}. [As CSV]({table}).",
     ]
-
-
-def halves_of(results: Results, arm: BaseArm) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return `per_task` of the first and of the second half of an arm's attempts in turn 1: an A/A comparison."""
-    attempts, half = results.attempts_of_turn(arm, 1), arm.turns[0].n_predictions // 2
-    first = attempts[attempts["sample"] < half]
-    second = attempts[(attempts["sample"] >= half) & (attempts["sample"] < 2 * half)]
-    return results.per_task(first), results.per_task(second)
 
 
 def classes_of(by_refining: "pd.Series[float]", by_baseline: "pd.Series[float]") -> "pd.Series[str]":

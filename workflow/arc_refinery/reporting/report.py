@@ -16,7 +16,7 @@ import pandas as pd
 from arc_refinery.config import Compared
 from arc_refinery.evaluation.attempts import turns_of
 from arc_refinery.evaluation.intervals import estimate
-from arc_refinery.evaluation.metrics import SOLVED
+from arc_refinery.evaluation.metrics import SOLVED, counted, names
 from arc_refinery.evaluation.statistics import budget_curve, correct
 from arc_refinery.reporting import (
     outcomes,
@@ -106,7 +106,8 @@ def _evaluate(of_kind: Reported, task_set: Any) -> EvaluatedSet:
 def _set_section(
     of_kind: Reported, result: EvaluatedSet, trained: Sequence[str], is_first: bool, files: Attachments
 ) -> list[str]:
-    experiment, results, own = of_kind.experiment, result.results, result.results.metrics
+    experiment, results = of_kind.experiment, result.results
+    shown, whole = names(results.metrics), counted(results.metrics)
     name, arms = result.task_set.name, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
@@ -129,7 +130,7 @@ def _set_section(
         "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
         "all tasks: compare them with each other, not with the first turn.",
         tables.short_table({title: [metrics] for title, metrics in by_turn.items()}),
-        folded("All metrics of the turns", tables.metrics_table(by_turn, own)),
+        folded("All metrics of the turns", tables.metrics_table("", by_turn, shown, whole)),
         f"[As CSV]({turns_csv}).",
     ]
     blocks = [
@@ -140,7 +141,11 @@ def _set_section(
         result.task_set.note,
         "### Arms",
         tables.short_table(groups),
-        folded("All metrics of the arms", tables.published_table(by_arm, own), tables.metrics_table(by_arm, own)),
+        folded(
+            "All metrics of the arms",
+            tables.published_table(by_arm, shown),
+            tables.metrics_table("", by_arm, shown, whole),
+        ),
         f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
         *_differences(experiment, result),

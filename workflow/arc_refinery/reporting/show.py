@@ -11,9 +11,6 @@ turn 2: 64 attempts, 3 solve the task: --attempt 17, 20, 41
 ok, 3 of 3 train pairs and 1 of 1 test pairs are correct
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -25,7 +22,7 @@ from arc_refinery.reporting.kind import reported
 MOST_NUMBERS = 12  # longest list of attempts that solve the task
 
 
-def show(side: Side[Any], set_name: str | None, task_id: str | None, number: int | None) -> str:
+def show(side: Side, set_name: str | None, task_id: str | None, number: int | None) -> str:
     """Return an attempt of the last turn that the arm has on a task, with the attempts that it refines.
 
     Without `number`: the first that solves the task, with calls if tools are offered, else the first. Without
@@ -52,8 +49,15 @@ def show(side: Side[Any], set_name: str | None, task_id: str | None, number: int
             "turn, numbered from 0"
         )
     row = (_best_first(numbered) if number is None else numbered).iloc[number or 0]
-    head = [f"{folder}: task {task_id} of the set {set_name}, arm {arm.name}", *_counts(attempts)]
-    return "\n".join([*head, *of_kind.show(set_name, arm, row)])
+    lines = [f"{folder}: task {task_id} of the set {set_name}, arm {arm.name}"]
+    for turn, of_turn in attempts.groupby("turn"):
+        solving = list(map(str, np.flatnonzero(of_turn["solved"])))
+        line = f"turn {turn}: {len(of_turn)} attempts, {len(solving)} solve the task"
+        if solving and turn == row["turn"]:
+            more = ", ..." if len(solving) > MOST_NUMBERS else ""
+            line += f": --attempt {', '.join(solving[:MOST_NUMBERS])}{more}"
+        lines.append(line)
+    return "\n".join([*lines, *of_kind.show(set_name, arm, row)])
 
 
 def _last_turn(attempts: pd.DataFrame) -> pd.DataFrame:
@@ -63,14 +67,3 @@ def _last_turn(attempts: pd.DataFrame) -> pd.DataFrame:
 def _best_first(attempts: pd.DataFrame) -> pd.DataFrame:
     rank = attempts["solved"].astype(int) * 2 + (attempts["n_calls"] > 0)
     return attempts.loc[rank.sort_values(ascending=False, kind="stable").index]
-
-
-def _counts(attempts: pd.DataFrame) -> Iterator[str]:
-    """Yield a line per turn: its attempts, and how many of them solve the task."""
-    for turn, of_turn in attempts.groupby("turn"):
-        solving = list(map(str, np.flatnonzero(of_turn["solved"])))
-        line = f"turn {turn}: {len(of_turn)} attempts, {len(solving)} solve the task"
-        if solving and turn == attempts["turn"].max():
-            more = ", ..." if len(solving) > MOST_NUMBERS else ""
-            line += f": --attempt {', '.join(solving[:MOST_NUMBERS])}{more}"
-        yield line

@@ -26,6 +26,7 @@ from arc_refinery.reporting.kind import Reported
 from arc_refinery.reporting.markdown import (
     TOO_FEW,
     columns_explained,
+    count_text,
     detectable_text,
     difference_text,
     estimate_text,
@@ -111,6 +112,7 @@ def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) ->
 def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, is_registered: bool) -> list[str]:
     """Return a primary comparison in plain words; if it is one of a turn, also in tasks solved; controls."""
     first, second = primary.arms
+    ordinal = ORDINALS.get(primary.turn or 0, f"Turn-{primary.turn}")
     solved = dict(zip(experiment.compared, result.comparisons, strict=True))[primary.arms]
     if primary.turn is None:
         sentence, difference, p_value = _solved_sentence(solved), solved.difference, solved.p_value
@@ -124,7 +126,7 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
             for pair in primary.pairs
         )
         sentence = (
-            f"In right {_ordinal(primary.turn).lower()} attempts, {', '.join(of_pairs)}; the first minus the second is "
+            f"In right {ordinal.lower()} attempts, {', '.join(of_pairs)}; the first minus the second is "
             f"{points_text(difference)}"
         )
     else:
@@ -133,7 +135,7 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
         sides = ("after training", "before") if _differ_in_training(experiment, first, second) else None
         with_first, with_second = sides or (f"with `{first}`", f"with `{second}`")
         has_turns = any(len(arm.turns) > 1 for arm in experiment.arms)
-        attempts = f"{_ordinal(primary.turn)} attempts" if has_turns else f"Attempts on `{primary.set}`"
+        attempts = f"{ordinal} attempts" if has_turns else f"Attempts on `{primary.set}`"
         sentence = (
             f"{attempts} are right in {percent(rates.first)} "
             f"{with_first}, in {percent(rates.second)} {with_second}: {points_text(difference)}"
@@ -159,15 +161,10 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
     return blocks
 
 
-def _ordinal(turn: int) -> str:
-    return ORDINALS.get(turn, f"Turn-{turn}")
-
-
 def _solved_sentence(solved: Comparison) -> str:
-    counts = [f"{count:.1f}".removesuffix(".0") for count in (solved.n_first, solved.n_second)]
     return (
-        f"`{solved.first}` solves {counts[0]} of {solved.difference.n_tasks} tasks, `{solved.second}` {counts[1]}: "
-        f"{points_text(solved.difference)}"
+        f"`{solved.first}` solves {count_text(solved.n_first)} of {solved.difference.n_tasks} tasks, "
+        f"`{solved.second}` {count_text(solved.n_second)}: {points_text(solved.difference)}"
     )
 
 
@@ -211,7 +208,7 @@ def solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -
             for result in evaluated
         ]
         cells = [
-            f"{rate}{f'{count:.1f}'.removesuffix('.0')} ({percent(count / result.n)})"
+            f"{rate}{count_text(count)} ({percent(count / result.n)})"
             for rate, count, result in zip(rates, counts, evaluated, strict=True)
         ]
         rows.append([f"`{name}`: {budget}{f', mean of {len(arms)}' if len(arms) > 1 else ''}", *cells])
@@ -256,24 +253,18 @@ def arms_and_settings(of_kind: Reported, sizes: Mapping[str, int]) -> list[str]:
         name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
         for name, arms in experiment.repetitions.items()
     }
+    controls = [turn for arm in experiment.arms for turn in arm.turns if turn.control]
+    shown = dict.fromkeys(f"with `feedback: {turn.feedback}`, {turn.control}" for turn in controls)
     return [
         "## Arms and settings",
         f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
         f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
         f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
-        *_controls(experiment),
+        *[f"Controls do not show the results of the attempt that they refine but, {'; '.join(shown)}."] * bool(shown),
         *provenance.settings(experiment),
         METRICS_EXPLAINED.format(own=of_kind.metrics_explained),
     ]
-
-
-def _controls(experiment: Compared[Any]) -> list[str]:
-    turns = [turn for arm in experiment.arms for turn in arm.turns if turn.control]
-    shown = dict.fromkeys(f"with `feedback: {turn.feedback}`, {turn.control}" for turn in turns)
-    if not shown:
-        return []
-    return [f"Controls do not show the results of the attempt that they refine but, {'; '.join(shown)}."]
 
 
 def limits(of_kind: Reported, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:

@@ -24,7 +24,7 @@ from arc_refinery.evaluation.attempts import (
     tasks_with_attempts,
 )
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE, VALID, Metric, counted, names
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE, VALID
 from arc_refinery.evaluation.power import SIGNIFICANCE
 from arc_refinery.evaluation.sides import Values, both_sides, run_means
 from arc_refinery.evaluation.statistics import (
@@ -38,6 +38,7 @@ from arc_refinery.evaluation.statistics import (
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
     Columns,
+    count_text,
     difference_text,
     estimate_text,
     markdown_table,
@@ -66,14 +67,18 @@ def short_table(groups: Mapping[str, Sequence[pd.DataFrame]]) -> str:
     return markdown_table(["", "n tasks", "solved", "pass rate", UNIQUE, VALID], rows)
 
 
-def metrics_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
-    """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
-    rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
-    for metric in names(own):
-        write = solved_text if metric in counted(own) else share_text
-        cells = [write(list(metrics[metric])) if len(metrics) else "–" for metrics in columns.values()]
-        rows.append([metric, *cells])
-    return markdown_table(["", *columns], rows)
+def metrics_table(
+    title: str, columns: Mapping[str, pd.DataFrame], metrics: Sequence[str], counted: Sequence[str] = ()
+) -> str:
+    """Return shares (rows) of several groups of attempts (columns), each a table with a row per task.
+
+    `counted`: those that are 0 or 1 per task, so that tasks can be counted.
+    """
+    rows: list[list[object]] = [["n tasks", *map(len, columns.values())]]
+    for metric in metrics:
+        write = solved_text if metric in counted else share_text
+        rows.append([metric, *(write(list(table[metric])) if len(table) else "–" for table in columns.values())])
+    return markdown_table([title, *columns], rows)
 
 
 def metrics_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
@@ -97,15 +102,15 @@ def sampled_by(branch: str) -> str:
     return f" ({by})" if by else ""
 
 
-def published_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
+def published_table(columns: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -> str:
     """Return the published form: one line per arm or turn, one column per metric (%, means over tasks), maxima bold."""
-    means = pd.DataFrame({name: 100 * metrics[names(own)].mean() for name, metrics in columns.items()}).T.round(1)
+    means = pd.DataFrame({name: 100 * table[[*metrics]].mean() for name, table in columns.items()}).T.round(1)
     best = means.max().where(means.max() > means.min())  # no maximum if all are equal
     rows = [
         [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
         for name, line in means.iterrows()
     ]
-    return markdown_table(["%", *names(own)], rows)
+    return markdown_table(["%", *metrics], rows)
 
 
 def comparisons(experiment: Compared[Any], set_name: str, metrics: Mapping[str, pd.DataFrame]) -> list[Comparison]:
@@ -130,7 +135,7 @@ def _label(experiment: Compared[Any], name: str, runs: Sequence[Sequence[BaseArm
 COMPARISON: Columns[Comparison] = {
     "arms": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
     "solved": (
-        lambda c: f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
+        lambda c: f"{count_text(c.n_first)} − {count_text(c.n_second)} of {c.difference.n_tasks}",
         "tasks that each arm solved; of repeated arms, their mean",
     ),
     "points": DIFFERENCE["points"],
@@ -150,10 +155,6 @@ COMPARISON: Columns[Comparison] = {
         f"the interval excludes 0 and p is below {SIGNIFICANCE}: the corrected p, if it is corrected",
     ),
 }
-
-
-def _count(tasks: float) -> str:
-    return f"{tasks:.1f}".removesuffix(".0")
 
 
 class PairedMetric(NamedTuple):
@@ -339,7 +340,7 @@ def _at_equal_tokens(experiment: Compared[Any], results: Results, cost: str) -> 
             _Limited(
                 f"`{first}` − `{second}`",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
-                f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {difference.n_tasks}",
+                f"{' − '.join(count_text(np.mean(runs, axis=0).sum()) for runs in (a, b))} of {difference.n_tasks}",
                 difference,
             )
         )

@@ -10,7 +10,15 @@ from arc_refinery.records import RecordError
 from arc_refinery.reporting import training_samples
 from arc_refinery.reporting.markdown import folded, markdown_table, number, percent
 from arc_refinery.reporting.publish import Attachments, plot_style
-from arc_refinery.reporting.training_curves import RUNS_METRICS, TUNING_METRICS, Log, read_log, runs_plot, training_plot
+from arc_refinery.reporting.training_curves import (
+    METRIC_TITLES,
+    RUNS_METRICS,
+    TUNING_METRICS,
+    Log,
+    read_log,
+    runs_plot,
+    training_plot,
+)
 from arc_refinery.training.log import Decision
 from arc_refinery.training.step_metrics import REWARD_TERM
 
@@ -19,33 +27,6 @@ REWARDS_EXPLAINED = (
     "rewards on training prompts, with the sampling of training; the evaluation sets above show whether a gain carries "
     "over to other tasks."
 )
-# Metrics of a step and their titles in the report; any may be missing from a log
-METRIC_TITLES = {
-    "reward": "mean reward",
-    "reward/max": "best reward of a step",
-    "loss": "loss (nats/token)",  # SFT only; the loss of GRPO is not informative
-    "mean_token_accuracy": "token accuracy",
-    "share/solved": "share of completions that solve their task",
-    "share/zero_variance": "share of groups with equal rewards",
-    "share/calling": "share of episodes that call a tool",
-    "share/faulty_calls": "share of faulty calls",
-    "calls": "calls per episode",
-    "share/improved": "share of second turns with a higher reward than the first",
-    "kl": "KL from the start (nats/token)",
-    "entropy": "entropy (nats/token)",
-    "completions/mean_length": "completion length (tokens)",
-    "share/truncated": "share of completions truncated",
-    "reward/truncated": "mean reward of truncated completions",
-    "unique_tokens/finished": "unique tokens / tokens, completions not truncated",
-    "repetition": "share of repeated 4-grams",
-    "share/no_code": "share of completions without a program",
-    "share/error": "share of completions that fail with an error",
-    "share/invalid_output": "share of completions with invalid outputs",
-    "share/timeout": "share of completions that time out",
-    "share/memory": "share of completions that run out of memory",
-    "sampling/sampling_logp_difference/mean": "log-probability gap, trainer to sampler",
-    "grad_norm": "gradient norm before clipping",
-}
 # Names of the guard's criteria in sentences
 CRITERIA = {
     "truncated": "the share of truncated completions",
@@ -98,24 +79,20 @@ def section(experiment: Experiment, folder: Path, files: Attachments) -> list[st
             )
     for name, log in logs.items():
         plot = files.add(f"training-{name}.png", partial(training_plot, log))
+        metric = "reward" if log.is_grpo else "loss"
+        first, last = (number(mean, ".2f") for mean in log.first_and_last(metric))
+        change = f"{METRIC_TITLES[metric]} from {first} to {last} in {log.n_steps} steps"
         blocks += [
             *([f"### `{name}`"] if len(logs) > 1 else []),
             f"{_adapter(name, log)}{_staleness(experiment, name)}",
             *([_checks_table(log)] if log.checks else []),
             training_table(log),
-            f"![Training curves of {name}: {_change(log)}]({plot})",
+            f"![Training curves of {name}: {change}]({plot})",
             *training_samples.blocks(folder / "adapters" / name, log.decisions),
         ]
     if blocks:
         warnings.append(folded("Rewards, metrics and curves of each training", *blocks))
     return ["## Training", *warnings]
-
-
-def _change(log: Log) -> str:
-    """Return, say, `mean reward from 0.15 to 1.95 in 20 steps`."""
-    metric = "reward" if log.is_grpo else "loss"
-    first, last = (number(mean, ".2f") for mean in log.first_and_last(metric))
-    return f"{METRIC_TITLES[metric]} from {first} to {last} in {int(log.steps['step'].max())} steps"
 
 
 def collapse(name: str, decision: Decision, window: int) -> str:
@@ -160,15 +137,21 @@ def _runs_table(logs: Mapping[str, Log]) -> str:
     rows = []
     for run, log in logs.items():
         first, last = log.first_and_last("reward")
-        n_steps = int(log.steps["step"].max())
         heldout = log.choice.heldout_reward if log.choice else None
-        step = log.choice.step if log.choice else n_steps
+        step = log.choice.step if log.choice else log.n_steps
         smooth = log.steps.set_index("step")["reward"].rolling(log.window, min_periods=1).mean()
         highest = f"{number(smooth.max(), '.2f')} at {smooth.idxmax()}"
         collapses = ", ".join(f"{decision.step} ({decision.criterion})" for decision in log.decisions)
         rewards = [number(first, ".2f"), number(last, ".2f"), number(last - first, "+.2f"), highest]
         rows.append(
-            [f"`{run}`", n_steps, *rewards, collapses or "–", step, "–" if heldout is None else number(heldout, ".2f")]
+            [
+                f"`{run}`",
+                log.n_steps,
+                *rewards,
+                collapses or "–",
+                step,
+                "–" if heldout is None else number(heldout, ".2f"),
+            ]
         )
     header = ["training", "steps", "first tenth", "last tenth", "change", "highest, at step", "collapse at step"]
     header += ["adapter from step", "its held-out reward"]

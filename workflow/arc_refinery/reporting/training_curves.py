@@ -31,6 +31,10 @@ class Log:
         return "reward" in self.steps
 
     @property
+    def n_steps(self) -> int:
+        return int(self.steps["step"].max())
+
+    @property
     def window(self) -> int:
         """Number of steps in a mean: a tenth of all."""
         return max(1, len(self.steps) // 10)
@@ -119,16 +123,36 @@ PANELS = (
     CurvesPanel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
     CurvesPanel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
-# Metrics of several trainings, one panel each
-RUNS_METRICS = {
+# Metrics of a step and their titles in the report; any may be missing from a log
+METRIC_TITLES = {
     "reward": "mean reward",
+    "reward/max": "best reward of a step",
+    "loss": "loss (nats/token)",  # SFT only; the loss of GRPO is not informative
+    "mean_token_accuracy": "token accuracy",
+    "share/solved": "share of completions that solve their task",
     "share/zero_variance": "share of groups with equal rewards",
-    "share/truncated": "share of completions truncated",
-    "completions/mean_length": "completion length (tokens)",
+    "share/calling": "share of episodes that call a tool",
+    "share/faulty_calls": "share of faulty calls",
+    "calls": "calls per episode",
+    "share/improved": "share of second turns with a higher reward than the first",
     "kl": "KL from the start (nats/token)",
+    "entropy": "entropy (nats/token)",
+    "completions/mean_length": "completion length (tokens)",
+    "share/truncated": "share of completions truncated",
+    "reward/truncated": "mean reward of truncated completions",
+    "unique_tokens/finished": "unique tokens / tokens, completions not truncated",
+    "repetition": "share of repeated 4-grams",
+    "share/no_code": "share of completions without a program",
+    "share/error": "share of completions that fail with an error",
+    "share/invalid_output": "share of completions with invalid outputs",
+    "share/timeout": "share of completions that time out",
+    "share/memory": "share of completions that run out of memory",
+    "sampling/sampling_logp_difference/mean": "log-probability gap, trainer to sampler",
     "grad_norm": "gradient norm before clipping",
 }
-TUNING_METRICS = {"loss": "loss (nats/token)", "mean_token_accuracy": "token accuracy"}
+# Metrics of several trainings, one panel each
+RUNS_METRICS = ("reward", "share/zero_variance", "share/truncated", "completions/mean_length", "kl", "grad_norm")
+TUNING_METRICS = ("loss", "mean_token_accuracy")
 LEGEND_WIDTH = 100  # letters of a line of the legend
 COLLAPSE_MARK: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 9, "markeredgewidth": 2.0}
 DECISION_LINE: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
@@ -173,17 +197,17 @@ def training_plot(log: Log, path: Path) -> None:
     save(figure, path)
 
 
-def runs_plot(groups: Mapping[str, Mapping[str, Log]], titles: Mapping[str, str], path: Path) -> None:
-    """Draw the rolling means of trainings, with their collapses, in one panel per metric; `titles` has these.
+def runs_plot(groups: Mapping[str, Mapping[str, Log]], metrics: Sequence[str], path: Path) -> None:
+    """Draw the rolling means of trainings, with their collapses, in one panel per metric that was logged.
 
     Trainings of a group differ only in their seeds: their mean is drawn while all of them run, with a band from the
     lowest to the highest.
     """
     logs = [log for group in groups.values() for log in group.values()]
-    metrics = [name for name in titles if any(name in log.steps for log in logs)]
+    metrics = [name for name in metrics if any(name in log.steps for log in logs)]
     figure, panels = panel_grid(len(metrics), 2, (2.3, 0.4 + 0.1 * len(groups)), "optimizer step")
     for axes, metric in zip(panels, metrics, strict=True):
-        axes.set_title(titles[metric], loc="left")
+        axes.set_title(METRIC_TITLES[metric], loc="left")
         for (name, group), color, dashes in zip(groups.items(), line_colors(len(groups)), cycle(DASHES), strict=False):
             smooth = {run: _rolling_mean(log, metric) for run, log in group.items() if metric in log.steps}
             if smooth:
