@@ -238,11 +238,10 @@ def read(folder: Path, settings: str) -> pa.Table:
     return table
 
 
-def results_of(table: pa.Table, name: str, metrics: Sequence[Metric], arms: Iterable[BaseArm]) -> Results:
-    """Return the attempts of some arms on a set."""
+def results_of(table: pa.Table, name: str, metrics: Sequence[Metric]) -> Results:
+    """Return the attempts on a set."""
     tasks = json.loads(table.schema.metadata[ATTRIBUTES])["tasks"][name]
-    rows = table.filter((pc.field("set") == name) & pc.field("repetition").isin([arm.name for arm in arms] or [""]))
-    return Results(name, tasks, with_outcomes(rows.to_pandas()), metrics)
+    return Results(name, tasks, with_outcomes(table.filter(pc.field("set") == name).to_pandas()), metrics)
 
 
 def with_outcomes(attempts: pd.DataFrame) -> pd.DataFrame:

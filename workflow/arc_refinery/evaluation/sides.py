@@ -35,7 +35,7 @@ class Side:
     """The results of an experiment, or of one of its arms."""
 
     folder: Path
-    experiment: Any  # which compares arms
+    experiment: Compared[Any]
     arm: str = ""  # empty: all of them
 
     @property

@@ -57,13 +57,9 @@ class SideResults:
 
     @classmethod
     def read(cls, side: Side, set_name: str, arms: Iterable[str]) -> "SideResults":
-        repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
-        of_kind = reported(side.experiment, side.folder)
-        results = of_kind.results(set_name, [arm for same in repeated.values() for arm in same])
-        metrics = {
-            name: [results.per_task(results.attempts_of_arm(arm)) for arm in same] for name, same in repeated.items()
-        }
-        return cls(side, results, metrics)
+        experiment, results = side.experiment, reported(side.experiment, side.folder).results(set_name)
+        attempts = {name: map(results.attempts_of_arm, experiment.arms_called(name)) for name in arms}
+        return cls(side, results, {name: [*map(results.per_task, repeated)] for name, repeated in attempts.items()})
 
 
 RATES: Columns[PairedMetric] = {
@@ -284,7 +280,7 @@ def _rates_of_turns(
             )
             runs = match_runs(ours, theirs)
             title = f"turn {turn}: `{labels[0]}` − `{labels[1]}`"
-            yield PairedMetric.of(runs.first, runs.second, runs.is_paired, title)
+            yield PairedMetric.of([*runs.first], [*runs.second], runs.is_paired, title)
 
 
 def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:

@@ -119,10 +119,10 @@ def export(side: Side, sets: Sequence[str], form: Form, only_right: bool, output
 def exported(side: Side, set_name: str) -> Iterator[Exported]:
     """Yield the attempts of a side's arms on a set, arm by arm and turn by turn; arms may share first turns."""
     experiment, of_kind = side.experiment, reported(side.experiment, side.folder)
+    results = of_kind.results(set_name)
     for name in [side.arm] if side.arm else experiment.repetitions:
         for arm in experiment.arms_called(name):
-            attempts = of_kind.results(set_name, [arm]).attempts
-            rows = attempts.set_index("attempt_id")[list(ROW)].rename(columns=ROW).to_dict("index")
+            rows = results.attempts_of_arm(arm).set_index("attempt_id")[list(ROW)].rename(columns=ROW).to_dict("index")
             seed = experiment.training_seed(arm)
             run = str(experiment.seed if seed is None else seed)
             for turn in range(1, len(arm.turns) + 1):

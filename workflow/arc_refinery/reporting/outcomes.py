@@ -143,7 +143,7 @@ def section(of_kind: Reported, results: Results, metrics: PerTask, files: Attach
         metrics_table("share of attempts", shares, list(next(iter(shares.values())))),
         f"![{title}, one bar per turn; correct: {', '.join(correct)}]({plot})",
         f"[As CSV]({table}).",
-        *_gained_and_lost(refining_pairs(experiment), of_kind.checks, results, metrics, files),
+        *_gained_and_lost(of_kind, results, metrics, files),
     ]
 
 
@@ -193,13 +193,8 @@ def refining_pairs(experiment: Compared[Any]) -> list[tuple[Any, Any]]:
     return [(arm, paired_baseline) for arm, paired_baseline in pairs if len(arm.turns) > 1]
 
 
-def _gained_and_lost(
-    pairs: Sequence[tuple[BaseArm, BaseArm]],
-    checks: str,
-    results: Results,
-    metrics: PerTask,
-    files: Attachments,
-) -> list[str]:
+def _gained_and_lost(of_kind: Reported, results: Results, metrics: PerTask, files: Attachments) -> list[str]:
+    pairs = refining_pairs(of_kind.experiment)
     if not pairs:
         return []
     name, rows, lists, panels = results.name, [], [], {}
@@ -240,8 +235,8 @@ def _gained_and_lost(
         folded("Tasks that only one of the two arms solves", "\n".join(lists)),
         f"![{plot_title}, in later turns against turn 1. {'; '.join(seen)}]({plot})",
         "One mark per task that has something to refine: above the diagonal, refining attempts are correct more often "
-        f"than first attempts. Pass rates count attempts that are correct on all {checks}; both axes have square-root "
-        "scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
+        f"than first attempts. Pass rates count attempts that are correct on all {of_kind.checks}; both axes have "
+        "square-root scales. Tasks with equal rates share a larger mark, labelled with their number if more than "
         f"{plots.MAX_UNCOUNTED}. [As CSV]({table}).",
     ]
 

@@ -32,7 +32,7 @@ def show(side: Side, set_name: str | None, task_id: str | None, number: int | No
     of_kind = reported(experiment, folder)
     arm = experiment.arms_called(side.arm or of_kind.arm_to_show)[0]
     set_name, task_id = find({name: [*ids] for name, ids in read_tasks(folder).items()}, set_name, task_id, side)
-    results = of_kind.results(set_name, [arm])
+    results = of_kind.results(set_name)
     attempts = results.attempts_of_arm(arm)
     if task_id is None:
         task_id = str(_best_first(_last_turn(attempts))["task_id"].iloc[0]) if len(attempts) else results.task_ids[0]

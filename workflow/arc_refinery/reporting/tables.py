@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from arc_refinery.config import BaseArm, Compared
 from arc_refinery.evaluation.attempts import (
@@ -166,8 +165,10 @@ class PairedMetric(NamedTuple):
     title: str
 
     @classmethod
-    def of(cls, first: ArrayLike, second: ArrayLike, is_paired: bool = True, title: str = "") -> "PairedMetric":
-        """Compare (runs, tasks) values of two arms, which are paired by task and, if `is_paired`, by run."""
+    def of(
+        cls, first: Sequence[Values], second: Sequence[Values], is_paired: bool = True, title: str = ""
+    ) -> "PairedMetric":
+        """Compare (tasks,) values of each run of two arms, which are paired by task and, if `is_paired`, by run."""
         return cls(float(np.mean(first)), float(np.mean(second)), estimate_difference(first, second, is_paired), title)
 
 
@@ -273,8 +274,10 @@ def _against_first_attempts(
         rates = {name: table.loc[task_ids, PASS_RATE] for name, table in refined.items()}
         for name, table in attempts.items():
             rates[name] = results.per_task(table[table["sample"] >= starts[name]], task_ids)[PASS_RATE]
-        values = [run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)]
-        paired = PairedMetric.of(*values)
+        own, others = (
+            run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)
+        )
+        paired = PairedMetric.of(own, others)
         title = f"turn {number} of `{first}` − {'further ' * is_further}first attempts of `{second}`"
         shares = percent(paired.first), percent(paired.second)
         yield [title, len(task_ids), *shares, *_turn_cells({PASS_RATE: paired})[1:]]

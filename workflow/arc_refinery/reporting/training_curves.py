@@ -176,7 +176,7 @@ def panel_grid(n: int, n_columns: int, heights: tuple[float, float], x_label: st
     for axes in panels[max(0, n - n_columns) : n]:
         axes.set_xlabel(x_label)
         axes.tick_params(labelbottom=True)
-    return figure, panels[:n]
+    return figure, list(panels[:n])
 
 
 def training_plot(log: Log, path: Path) -> None:
@@ -191,7 +191,7 @@ def training_plot(log: Log, path: Path) -> None:
     for step in {decision.step for decision in log.decisions}:
         actions = ["stopped" if line.action == "stop" else "collapsed" for line in log.decisions if line.step == step]
         words = ", then ".join(actions)
-        look = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
+        look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
         panels[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
     figure.legend(handles=_training_legend(log), loc="outside lower center", ncols=3)
     save(figure, path)
