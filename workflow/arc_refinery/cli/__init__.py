@@ -48,10 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "predictions import": "programs.ImportPredictions",
         "predictions submit": "results.Submission",
     },
-    "Command lines of the published scripts": {
-        "sample": "published.Sample",
-        "train": "published.Train",
-    },
+    "Command lines of the published scripts": {"sample": "published.Sample", "train": "published.Train"},
     "Changes to this repository, and a domain of your own": {
         "dev config": "results.ConfigDocs",
         "dev new-domain": "init.NewDomain",

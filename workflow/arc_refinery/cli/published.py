@@ -23,11 +23,7 @@ from arc_refinery.sampling.gpus import keep_gpus
 
 MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
 # Of both training scripts, and of what they leave to Unsloth 2025.9.3 and TRL 0.23.0, where ours are others
-TRAINING = {
-    "weight_decay": 0.01,
-    "loss_type": "bnpo",
-    "importance_sampling_correction": False,
-}
+TRAINING = {"weight_decay": 0.01, "loss_type": "bnpo", "importance_sampling_correction": False}
 
 
 class Published(Command):
@@ -56,11 +52,7 @@ class Published(Command):
 
         if self.has_prompts:
             return self.dataset_path
-        sampling = Sampling(
-            n_predictions=n_predictions,
-            batch_size=batch_size,
-            max_output_tokens=answer,
-        )
+        sampling = Sampling(n_predictions=n_predictions, batch_size=batch_size, max_output_tokens=answer)
         shown = Showing(use_data_augmentation=self.use_data_augmentation, test_inputs="one")
         prompts = prompts_in(self.dataset_path, sampling, shown, self.template, self.model_path, seed=0)
         records.write(self.prompts_path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})

@@ -10,17 +10,7 @@ from arc_refinery import config
 from arc_refinery.cli.command import Command
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.outputs import (
-    Outputs,
-    Writes,
-    folder,
-    json_file,
-    lines,
-    picture,
-    report,
-    submission,
-    table,
-)
+from arc_refinery.outputs import Outputs, Writes, folder, json_file, lines, picture, report, submission, table
 from arc_refinery.stages import Files
 
 # Control characters in a model's text, which a terminal would obey
@@ -186,9 +176,9 @@ class ShowSamples(Command):
     worst: bool = False  # those with the lowest reward, instead of the highest
 
     def run(self) -> None:
-        from arc_refinery.reporting.training_samples import show
+        from arc_refinery.reporting.training import show_samples
 
-        print(show(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
+        print(show_samples(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
 
 
 class Export(Command):

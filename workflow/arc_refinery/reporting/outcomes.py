@@ -174,12 +174,7 @@ def outcomes_of(attempts: pd.DataFrame, frequent: Sequence[str]) -> "pd.Series[s
     errors = attempts["error_type"].astype(str)
     failed = attempts["status"].map(FAILED)
     outcomes = np.select(
-        [
-            attempts["solved"],
-            attempts["shown_solved"],
-            attempts["status"] == "ok",
-            attempts["status"] == "error",
-        ],
+        [attempts["solved"], attempts["shown_solved"], attempts["status"] == "ok", attempts["status"] == "error"],
         [CORRECT, SHOWN_ONLY, WRONG, errors.where(errors.isin(frequent), OTHER_ERRORS)],
         failed,
     )

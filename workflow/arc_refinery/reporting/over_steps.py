@@ -18,14 +18,7 @@ from arc_refinery.config import Compared
 from arc_refinery.evaluation.intervals import Estimate, estimate
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE
 from arc_refinery.evaluation.sides import Runs, by_training, match_runs
-from arc_refinery.reporting.markdown import (
-    estimate_text,
-    folded,
-    markdown_table,
-    percent,
-    points_text,
-    write_csv,
-)
+from arc_refinery.reporting.markdown import estimate_text, folded, markdown_table, percent, points_text, write_csv
 from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
 from arc_refinery.reporting.training_curves import panel_grid
 
@@ -49,8 +42,7 @@ class Series:
     def best(self) -> int:
         """Return the step that solves most tasks; ties: the highest pass rate, then the earliest step."""
         return max(
-            self.by_step,
-            key=lambda step: (*(self.by_step[step][name].mean for name in (SOLVED, PASS_RATE)), -step),
+            self.by_step, key=lambda step: (*(self.by_step[step][name].mean for name in (SOLVED, PASS_RATE)), -step)
         )
 
 

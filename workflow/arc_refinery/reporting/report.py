@@ -18,15 +18,7 @@ from arc_refinery.evaluation.attempts import turns_of
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import SOLVED, counted, names
 from arc_refinery.evaluation.statistics import budget_curve, correct
-from arc_refinery.reporting import (
-    outcomes,
-    over_steps,
-    provenance,
-    registration,
-    summary,
-    tables,
-    training,
-)
+from arc_refinery.reporting import outcomes, over_steps, provenance, registration, summary, tables, training
 from arc_refinery.reporting.kind import Reported, reported
 from arc_refinery.reporting.markdown import (
     at_a_glance,
