@@ -136,25 +136,6 @@ def _add_rows(digest: "hashlib._Hash", table: pa.Table) -> None:
         digest.update("\n".join(table[column].to_pylist()).encode())
 
 
-def read_tasks(folder: Path) -> dict[str, dict[str, str]]:
-    """Return, by set, the ids of all tasks with a hash of their contents. Raises `InputError` without a table."""
-    tasks: dict[str, dict[str, str]] = _attributes(folder)["tasks"]
-    return tasks
-
-
-def _attributes(folder: Path) -> dict[str, Any]:
-    path = folder / TABLE
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the report writes it: {_AGAIN}")
-    try:
-        attributes: dict[str, Any] = json.loads(pq.read_schema(path).metadata[ATTRIBUTES])
-    except (OSError, TypeError, KeyError, ValueError):
-        attributes = {}
-    if not {"tasks", "arms", "settings"} <= attributes.keys():
-        raise InputError(f"{path}: is not a table of attempts of this version; delete it, then {_AGAIN}")
-    return attributes
-
-
 @dataclass(frozen=True, slots=True)
 class TurnOfArms:
     """Attempts of one turn, shared by arms that have the same first turn and budget."""
@@ -223,12 +204,17 @@ def read(folder: Path, settings: str) -> pa.Table:
     Raises `InputError` if the table is of other settings, which name its sets and arms.
     """
     path, damaged = folder / TABLE, f"delete it, then {_AGAIN}"
-    if _attributes(folder)["settings"] != settings:
-        raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; the report writes it: {_AGAIN}")
     with reading(path, damaged, "a table of attempts"), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        table, digest, schema = file.read(), sha256(), file.schema_arrow
-        if [schema.field(name).type for name in NAMES if name in schema.names] != [column.type for column in COLUMNS]:
+        schema = file.schema_arrow
+        attributes = json.loads((schema.metadata or {}).get(ATTRIBUTES, "{}"))
+        types = [schema.field(name).type for name in NAMES if name in schema.names]
+        if not {"tasks", "arms", "settings"} <= attributes.keys() or types != [column.type for column in COLUMNS]:
             raise InputError(f"{path}: is not a table of attempts of this version; {damaged}")
+        if attributes["settings"] != settings:
+            raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
+        table, digest = file.read(), sha256()
         for group in range(file.num_row_groups):
             _add_rows(digest, file.read_row_group(group, ["repetition", "attempt_id"]))
         if file.metadata.metadata.get(ROWS.encode()) != digest.hexdigest().encode():

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.attempts import read_tasks
 from arc_refinery.evaluation.sides import Side, find
 from arc_refinery.reporting.kind import reported
 
@@ -31,8 +30,10 @@ def show(side: Side, set_name: str | None, task_id: str | None, number: int | No
     experiment, folder = side.experiment, side.folder
     of_kind = reported(experiment, folder)
     arm = experiment.arms_called(side.arm or of_kind.arm_to_show)[0]
-    set_name, task_id = find({name: [*ids] for name, ids in read_tasks(folder).items()}, set_name, task_id, side)
-    results = of_kind.results(set_name)
+    by_set = {name: of_kind.results(name) for name in side.sets}
+    ids = {name: results.task_ids for name, results in by_set.items()}
+    set_name, task_id = find(ids, set_name, task_id, side)
+    results = by_set[set_name]
     attempts = results.attempts_of_arm(arm)
     if task_id is None:
         task_id = str(_best_first(_last_turn(attempts))["task_id"].iloc[0]) if len(attempts) else results.task_ids[0]
