@@ -41,7 +41,7 @@ from arc_refinery.reporting.markdown import (
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
 from arc_refinery.reporting.summary import VALIDATION
 from arc_refinery.reporting.tables import COMPARISON, PairedMetric
-from arc_refinery.reporting.training_curves import read_log
+from arc_refinery.reporting.training_curves import Log, read_log
 
 MISSING = object()
 MAX_NAMED = 20  # longer lists of tasks are only counted
@@ -58,8 +58,11 @@ class SideResults:
     @classmethod
     def read(cls, side: Side, set_name: str, arms: Iterable[str]) -> "SideResults":
         experiment, results = side.experiment, reported(side.experiment, side.folder).results(set_name)
-        attempts = {name: map(results.attempts_of_arm, experiment.arms_called(name)) for name in arms}
-        return cls(side, results, {name: [*map(results.per_task, repeated)] for name, repeated in attempts.items()})
+        metrics = {
+            name: [results.per_task(results.attempts_of_arm(arm)) for arm in experiment.arms_called(name)]
+            for name in arms
+        }
+        return cls(side, results, metrics)
 
 
 RATES: Columns[PairedMetric] = {
@@ -319,21 +322,19 @@ def _trainings(experiments: Sequence[Side]) -> str:
     for side in experiments:
         for adapter in side.experiment.adapters:
             log = read_log(side.folder / "adapters" / adapter / "training.jsonl")
-            summary: list[object] = ["–"] * 6
-            if not log.steps.empty:
-                metric = "reward" if log.is_grpo else "loss"
-                first, last = log.first_and_last(metric)
-                step = log.choice.step if log.choice else log.n_steps
-                summary = [
-                    "GRPO" if log.is_grpo else "SFT",
-                    log.n_steps,
-                    f"{metric} {first:.3g} → {last:.3g}",
-                    step,
-                    ", ".join(f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step))
-                    or "–",
-                    f"at step {', '.join(str(line.step) for line in log.decisions)}" if log.decisions else "none",
-                ]
-            rows.append([f"`{side.folder}`", f"`{adapter}`", *summary])
+            rows.append([f"`{side.folder}`", f"`{adapter}`", *_training_summary(log)])
     header = ["experiment", "adapter", "method", "steps", "first → last tenth", "adapter from step"]
     header += ["held-out reward", "collapses"]
     return markdown_table(header, rows) if rows else "None."
+
+
+def _training_summary(log: Log) -> list[object]:
+    if log.steps.empty:
+        return ["–"] * 6
+    metric = "reward" if log.is_grpo else "loss"
+    first, last = log.first_and_last(metric)
+    step = log.choice.step if log.choice else log.n_steps
+    checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
+    collapses = f"at step {', '.join(str(decision.step) for decision in log.decisions)}" if log.decisions else "none"
+    change = f"{metric} {first:.3g} → {last:.3g}"
+    return ["GRPO" if log.is_grpo else "SFT", log.n_steps, change, step, ", ".join(checks) or "–", collapses]

@@ -99,7 +99,7 @@ def _set_section(
     of_kind: Reported, result: EvaluatedSet, trained: Sequence[str], is_first: bool, files: Attachments
 ) -> list[str]:
     experiment, results = of_kind.experiment, result.results
-    shown, whole = names(results.metrics), counted(results.metrics)
+    wanted, flags = names(results.metrics), counted(results.metrics)  # of a task; flags are 0 or 1
     name, arms = result.task_set.name, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
@@ -122,7 +122,7 @@ def _set_section(
         "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
         "all tasks: compare them with each other, not with the first turn.",
         tables.short_table({title: [metrics] for title, metrics in by_turn.items()}),
-        folded("All metrics of the turns", tables.metrics_table("", by_turn, shown, whole)),
+        folded("All metrics of the turns", tables.metrics_table("", by_turn, wanted, flags)),
         f"[As CSV]({turns_csv}).",
     ]
     blocks = [
@@ -135,8 +135,8 @@ def _set_section(
         tables.short_table(groups),
         folded(
             "All metrics of the arms",
-            tables.published_table(by_arm, shown),
-            tables.metrics_table("", by_arm, shown, whole),
+            tables.published_table(by_arm, wanted),
+            tables.metrics_table("", by_arm, wanted, flags),
         ),
         f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
