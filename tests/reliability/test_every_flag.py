@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from unit.test_outputs import STAGES as JOBS
 
 from arc_refinery import cli, stages
-from arc_refinery.cli.parsing import rules_for
+from arc_refinery.cli.command import rules_for
 from arc_refinery.config import experiment_class
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import flag_of

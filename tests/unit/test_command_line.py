@@ -17,7 +17,7 @@ from factories import first_turns, make_task
 from messages import run
 
 from arc_refinery import cli, records
-from arc_refinery.cli.parsing import completion as completion_script
+from arc_refinery.cli.command import completion as completion_script
 from arc_refinery.refining.config import Sampling
 from arc_refinery.refining.domains.arc.prompts import load_template
 from arc_refinery.refining.domains.arc.records import Prompt

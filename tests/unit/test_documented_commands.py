@@ -18,7 +18,7 @@ import yaml
 from checkout import ROOT
 
 from arc_refinery import cli, outputs, stages
-from arc_refinery.cli.parsing import OTHER_NAMES
+from arc_refinery.cli.command import OTHER_NAMES
 from arc_refinery.config import KINDS, validate_experiment
 
 PROGRAMS = "arc-refinery|snakemake|make|trl|python"

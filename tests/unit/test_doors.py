@@ -170,13 +170,13 @@ def test_a_column_of_the_comparisons_is_one_entry(package: Copy):
     printed = package.run(
         """
         from arc_refinery.evaluation.statistics import compare
-        from arc_refinery.reporting import prose
+        from arc_refinery.reporting import summary
         from arc_refinery.reporting.compare import EXPLAINED
         from arc_refinery.reporting.tables import COMPARISON
         from arc_refinery.reporting.markdown import columns_table
 
         print(columns_table(COMPARISON, [compare("a", "b", [[1, 1, 1, 0]], [[1, 0, 1, 0]])]))
-        assert all("- **ratio**: solved by the first" in text for text in (EXPLAINED, prose.METRICS_EXPLAINED))
+        assert all("- **ratio**: solved by the first" in text for text in (EXPLAINED, summary.METRICS_EXPLAINED))
         """
     )
     header, _, row = (line.split(" | ") for line in printed.splitlines())
@@ -247,14 +247,17 @@ def test_a_logged_metric_is_an_entry_and_its_title(package: Copy):
         '        "reward/min":',
     )
     package.change(
-        door, "reporting/training.py", '    "reward/max":', '    "reward/range": "range of rewards",\n    "reward/max":'
+        door,
+        "reporting/training_curves.py",
+        '    "reward/max":',
+        '    "reward/range": "range of rewards",\n    "reward/max":',
     )
     printed = package.run(
         """
         import json, sys
         from pathlib import Path
         from arc_refinery.reporting.training import training_table
-        from arc_refinery.reporting.training_log import read_log
+        from arc_refinery.reporting.training_curves import read_log
         from arc_refinery.training.rewards import ScoredCompletion, step_metrics
 
         metrics = step_metrics([ScoredCompletion([1], False, reward, "ok", False) for reward in (1.0, 4.0)], 2)

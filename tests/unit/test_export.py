@@ -192,6 +192,10 @@ def test_texts_of_training_have_no_arm_set_form_or_grade(
 
 def test_a_truncated_answer_is_one_for_inspect_ai_too():
     row = Exported(
-        [], [{"role": "assistant", "content": "def"}], 0.0, {"model": "m", "task_id": "a"}, is_cut=True, branch=""
+        [],
+        [{"role": "assistant", "content": "def"}],
+        0.0,
+        {"model": "m", "task_id": "a", "finish_reason": "length"},
+        "",
     )
     assert row.sample(1)["output"]["choices"][0]["stop_reason"] == "max_tokens"

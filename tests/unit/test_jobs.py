@@ -17,7 +17,7 @@ from messages import Wording
 
 from arc_refinery import cli, jobs, records, stages
 from arc_refinery.arc.tasks import Task
-from arc_refinery.cli.parsing import completion
+from arc_refinery.cli.command import completion
 from arc_refinery.config import KINDS, Experiment, load_experiment, marked, validate_experiment
 from arc_refinery.config.base import PROMPTS
 from arc_refinery.errors import InputError

@@ -22,6 +22,7 @@ from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.reporting import outcomes, plots
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors
+from arc_refinery.reporting.tables import metrics_table
 
 # status and type of error of each letter; S solves all pairs, T the train pairs, t the test pairs, w none
 ENDS = {
@@ -129,7 +130,7 @@ def test_an_error_that_a_program_calls_like_an_outcome_is_an_error(monkeypatch: 
 
 def test_a_turn_without_attempts_has_no_shares():
     none = shares(turn1={"a": "ww"}, turn2={})
-    table = outcomes.outcomes_table(none)
+    table = metrics_table("", none, list(none["turn 1 × 2"]))
     assert table.splitlines()[2:] == ["| n tasks | 1 | 0 |", "| wrong | 100.0 % | – |"]
 
 

@@ -9,7 +9,7 @@ from handmade import finished, settings
 from arc_refinery import records
 from arc_refinery.programs import likeness
 from arc_refinery.refining.domains.arc.records import Attempt
-from arc_refinery.reporting import repair
+from arc_refinery.reporting import outcomes
 from arc_refinery.reporting.kind import reported
 
 ARMS = {
@@ -55,7 +55,7 @@ def test_later_attempts_are_compared_with_what_they_refine(tmp_path: Path):
         records.write(path, Attempt, attempts, 0, {})
     of_kind = reported(experiment, folder)
     of_kind.write_attempts()
-    *_, table = repair.section(of_kind, of_kind.results("small"))
+    *_, table = outcomes.repair_section(of_kind, of_kind.results("small"))
     header, _, refined, first = ([cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines())
     means = [cell.partition(" [")[0] for cell in refined]
     # a: (1 + 2/3) / 2, one of two with the outputs; b: (1 + 0) / 2, and one that raised has no outputs
@@ -75,4 +75,4 @@ def test_there_is_nothing_to_say_where_no_arm_refines(tmp_path: Path):
     arms = {"independent": ARMS["independent"]}
     experiment, folder = finished(tmp_path, settings(arms), {"turn1": ANSWERS["turn1"]}, ["a", "b"])
     of_kind = reported(experiment, folder)
-    assert repair.section(of_kind, of_kind.results("small")) == []
+    assert outcomes.repair_section(of_kind, of_kind.results("small")) == []

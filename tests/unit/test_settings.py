@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from arc_refinery import cli, jobs
-from arc_refinery.cli.parsing import rules_for
+from arc_refinery.cli.command import rules_for
 from arc_refinery.config import (
     REPORT,
     TUNING,

@@ -12,7 +12,7 @@ from arc_refinery.config import validate_experiment
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.statistics import solved_within, spent_tokens
 from arc_refinery.refining.config import Refining
-from arc_refinery.reporting.tables import equal_tokens_tables, spending_table
+from arc_refinery.reporting.tables import equal_tokens_tables, spending
 
 
 def experiment() -> Refining:
@@ -70,7 +70,8 @@ def test_arms_are_limited_to_equal_tokens_of_each_sort(results: Results):
 
 
 def test_arms_spend_tokens_of_each_sort(results: Results):
-    rows = cells(spending_table(results, experiment().arms, has_guesses=False))
+    table, *_ = spending(results, experiment().arms, has_guesses=False)
+    rows = cells(table)
     assert [row[4:6] for row in rows] == [["80", "120"], ["120", "200"]]
 
 

@@ -18,8 +18,14 @@ from arc_refinery.records import RecordError
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
-from arc_refinery.reporting.training_log import read_log
-from arc_refinery.reporting.training_plot import PANELS, RUNS_METRICS, TUNING_METRICS, runs_plot, training_plot
+from arc_refinery.reporting.training_curves import (
+    PANELS,
+    RUNS_METRICS,
+    TUNING_METRICS,
+    read_log,
+    runs_plot,
+    training_plot,
+)
 from arc_refinery.training.log import Choice, Decision, HeldoutResult, read_lines, write_lines
 
 Entries = Iterable[Mapping[str, Any]]
@@ -198,7 +204,7 @@ def test_trainings_that_differ_in_their_seed_are_one_line_with_a_band(tmp_path: 
     rewards = [[{"step": n, "reward": n / 10 + more} for n in range(1, last + 1)] for more, last in ((0, 12), (0.5, 4))]
     logs = {f"seed-{n}": read_log(written(tmp_path / f"{n}.jsonl", steps)) for n, steps in enumerate(rewards)}
     drawn: list[Any] = []
-    monkeypatch.setattr("arc_refinery.reporting.training_plot.save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("arc_refinery.reporting.training_curves.save", lambda figure, path: drawn.append(figure))
     runs_plot({"trained": logs}, RUNS_METRICS, tmp_path / "x.png")
     axes = drawn[0].axes[0]
     (mean,) = (line for line in axes.lines if line.get_label() == "trained, 2 trainings")
@@ -211,7 +217,7 @@ def test_trainings_that_differ_in_their_seed_are_one_line_with_a_band(tmp_path: 
 
 def test_sft_of_several_seeds_is_one_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     drawn: list[Any] = []
-    monkeypatch.setattr("arc_refinery.reporting.training_plot.save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("arc_refinery.reporting.training_curves.save", lambda figure, path: drawn.append(figure))
     logs = {f"seed-{n}": read_log(written(tmp_path / f"{n}.jsonl", SFT)) for n in range(2)}
     runs_plot({"trained": logs}, TUNING_METRICS, tmp_path / "x.png")
     assert [axes.get_title(loc="left") for axes in drawn[0].axes] == ["loss (nats/token)", "token accuracy"]

@@ -10,7 +10,7 @@ from factories import make_prompt
 from arc_refinery import records
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.reporting.training_samples import blocks, show
+from arc_refinery.reporting.training import samples_blocks, show_samples
 from arc_refinery.training import samples
 from arc_refinery.training.log import Decision
 from arc_refinery.training.samples import Samples, Span, TermValue, TrainingSample, spans
@@ -115,7 +115,7 @@ def adapter(tmp_path: Path) -> Path:
     ],
 )
 def test_completions_of_a_step_are_shown(adapter: Path, arguments: tuple[int | None, int, bool], shown: str):
-    assert show(adapter, *arguments) == f"{adapter}: {shown}"
+    assert show_samples(adapter, *arguments) == f"{adapter}: {shown}"
 
 
 def test_equal_completions_are_shown_once_below_their_prompt(tmp_path: Path):
@@ -129,7 +129,7 @@ def test_equal_completions_are_shown_once_below_their_prompt(tmp_path: Path):
     records.write(adapter / "samples.parquet", TrainingSample, written, 0, {})
 
     def titles(number: int, worst: bool = False) -> list[str]:
-        text = show(adapter, None, number, worst)
+        text = show_samples(adapter, None, number, worst)
         return [line.strip("-= ") for line in text.splitlines() if line.startswith(("---", "==="))]
 
     facts = "reward 1 (solved 1), advantage 0.5, ok, 3 tokens"
@@ -140,7 +140,7 @@ def test_equal_completions_are_shown_once_below_their_prompt(tmp_path: Path):
     prompts = [make_prompt(prompt_id=f"t/training-00{number}", text=f"text {number}\n") for number in (0, 1, 2)]
     records.write(tmp_path / "part1/training/prompts.parquet", Prompt, prompts, 0, {})
     assert titles(3) == ["t/training-000", a, b, "t/training-001", other]
-    assert "=== t/training-001 ===\ntext 1\n\n---" in show(adapter, None, 3, False)
+    assert "=== t/training-001 ===\ntext 1\n\n---" in show_samples(adapter, None, 3, False)
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_what_is_not_there_cannot_be_shown(
     adapter: Path, folder: Callable[[Path], Path], step: int | None, message: str
 ):
     with pytest.raises(InputError, match=message):
-        show(folder(adapter), step, 1, False)
+        show_samples(folder(adapter), step, 1, False)
 
 
 def test_a_report_shows_the_last_step_and_what_was_written_around_a_collapse(adapter: Path):
-    (text,) = blocks(adapter, [Decision(1, "truncated", 1.0, 0.5, "stop")])
+    (text,) = samples_blocks(adapter, [Decision(1, "truncated", 1.0, 0.5, "stop")])
     best, worst, collapsed = (text.index(words) for words in ("\nnew\n", "\nx\n", "\nbad ```\n"))
     assert best < worst < text.index("At the collapse, in step 1:") < collapsed
     assert "````text\nbad ```\n````" in text
-    assert blocks(adapter / "checkpoints", []) == []
+    assert samples_blocks(adapter / "checkpoints", []) == []

@@ -8,8 +8,7 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes
 
-from arc_refinery.cli.command import Command
-from arc_refinery.cli.parsing import read
+from arc_refinery.cli.command import Command, read
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Outputs, folder_of_files, torch_file
 from arc_refinery.runs.ending import end_at_sigterm, end_with_snakemake

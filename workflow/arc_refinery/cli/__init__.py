@@ -22,39 +22,36 @@ from typing import Any, NoReturn, TextIO
 
 PURPOSE = "Reinforcement learning that teaches a code model to refine its own programs."
 
-# Each command's module and class.
+# Each command's module in this package, and its class
 SECTIONS: dict[str, dict[str, str]] = {
     "Before an experiment": {
-        "init": "cli.init.Init",
-        "doctor": "cli.doctor.Doctor",
-        "doctor memory": "cli.doctor.Memory",
-        "doctor power": "cli.doctor.Power",
-        "prompts learn": "cli.prompts.Learn",
-        "prompts export": "cli.prompts.ExportTemplate",
-        "tasks select": "cli.prompts.SelectTasks",
+        "init": "init.Init",
+        "doctor": "doctor.Doctor",
+        "doctor memory": "doctor.Memory",
+        "doctor power": "doctor.Power",
+        "prompts learn": "prompts.Learn",
+        "prompts export": "prompts.ExportTemplate",
+        "tasks select": "prompts.SelectTasks",
     },
     "Results": {
-        "report": "cli.results.WriteReport",
-        "compare": "cli.results.Compare",
-        "show": "cli.results.Show",
-        "report curves": "cli.results.Curves",
-        "report samples": "cli.results.ShowSamples",
-        "report lengths": "cli.prompts.StudyLengths",
-        "report export": "cli.results.Export",
-        "report publish": "cli.results.Publish",
+        "report": "results.WriteReport",
+        "compare": "results.Compare",
+        "show": "results.Show",
+        "report curves": "results.Curves",
+        "report samples": "results.ShowSamples",
+        "report lengths": "prompts.StudyLengths",
+        "report export": "results.Export",
+        "report publish": "results.Publish",
     },
     "Programs and predictions from elsewhere": {
-        "execute": "cli.programs.Execute",
-        "predictions import": "cli.programs.ImportPredictions",
-        "predictions submit": "cli.results.Submission",
+        "execute": "programs.Execute",
+        "predictions import": "programs.ImportPredictions",
+        "predictions submit": "results.Submission",
     },
-    "Command lines of the published scripts": {
-        "sample": "cli.published.Sample",
-        "train": "cli.published.Train",
-    },
+    "Command lines of the published scripts": {"sample": "published.Sample", "train": "published.Train"},
     "Changes to this repository, and a domain of your own": {
-        "dev config": "cli.results.ConfigDocs",
-        "dev new-domain": "cli.init.NewDomain",
+        "dev config": "results.ConfigDocs",
+        "dev new-domain": "init.NewDomain",
     },
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
@@ -105,17 +102,9 @@ def _open_closed_streams() -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
-            if null > number and not _is_open(number):
+            if null > number and not os.path.exists(f"/proc/self/fd/{number}"):
                 os.dup2(null, number)
             setattr(sys, name, os.fdopen(null, mode, closefd=False))
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def _discard_output() -> None:
@@ -143,7 +132,7 @@ def _run() -> None:
         print(f"arc-refinery {version('arc-refinery')}")
         return
     if words == ["--completion"]:
-        from arc_refinery.cli.parsing import completion
+        from arc_refinery.cli.command import completion
 
         print(completion())
         return
@@ -177,29 +166,22 @@ def parse(words: Sequence[str]) -> Any:
     """Return a command with its flags; exit with code 2 on a wrong command line."""
     name, flags = _command(words)
     _check_unicode(name, flags)
-    from arc_refinery.cli.parsing import read
+    from arc_refinery.cli.command import read
 
     return read(load(name), flags, f"arc-refinery {name}")
 
 
 def _check_unicode(name: str, words: Sequence[str]) -> None:
-    if unreadable := [word for word in words if not _is_unicode(word)]:
+    # bytes of a file's name, which Parquet and JSON cannot hold
+    if unreadable := [word for word in words if word != word.encode(errors="ignore").decode()]:
         print(f"arc-refinery {name}: {unreadable[0]!r} is not valid UTF-8; rename the file", file=sys.stderr)
         sys.exit(2)
 
 
-def _is_unicode(word: str) -> bool:
-    try:
-        word.encode()
-    except UnicodeEncodeError:  # bytes of a file's name, which Parquet and JSON cannot hold
-        return False
-    return True
-
-
 def load(name: str) -> Any:
     """Return the class of a command."""
-    module, _, class_name = COMMANDS[name].rpartition(".")
-    return getattr(import_module(f"arc_refinery.{module}"), class_name)
+    module, class_name = COMMANDS[name].split(".")
+    return getattr(import_module(f"{__name__}.{module}"), class_name)
 
 
 def overview(group: str = "") -> str:
@@ -235,7 +217,7 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def _summary(target: str) -> str:
     """First sentence of a command's docstring, read from the source without importing it."""
-    module, _, class_name = target.rpartition(".")
-    tree = ast.parse(Path(__file__).parents[1].joinpath(*module.split(".")).with_suffix(".py").read_text())
+    module, class_name = target.split(".")
+    tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text())
     (command,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == class_name)
     return (ast.get_docstring(command) or "").partition("\n\n")[0].replace("\n", " ")

@@ -23,11 +23,7 @@ from arc_refinery.sampling.gpus import keep_gpus
 
 MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
 # Of both training scripts, and of what they leave to Unsloth 2025.9.3 and TRL 0.23.0, where ours are others
-TRAINING = {
-    "weight_decay": 0.01,
-    "loss_type": "bnpo",
-    "importance_sampling_correction": False,
-}
+TRAINING = {"weight_decay": 0.01, "loss_type": "bnpo", "importance_sampling_correction": False}
 
 
 class Published(Command):
@@ -38,33 +34,24 @@ class Published(Command):
     use_data_augmentation: bool = True  # for tasks: give each prompt its own symmetry and coloring
 
     @property
-    def prompts_path(self) -> Path:
-        """The file that is read, or the one that prompts are written to."""
-        raise NotImplementedError
-
-    @property
     def has_prompts(self) -> bool:
         return self.dataset_path.suffix == ".parquet" and records.kind_of(self.dataset_path) == records.Prompt.KIND
 
-    def prompts_written(self) -> list[Output]:
-        return [] if self.has_prompts else [records_file(self.prompts_path, "prompts")]
+    def prompts_written(self, path: Path) -> list[Output]:
+        return [] if self.has_prompts else [records_file(path, "prompts")]
 
-    def prompts(self, n_predictions: int, batch_size: int, answer: int) -> Path:
-        """Return the file of prompts; those for tasks are written first."""
+    def prompts(self, path: Path, n_predictions: int, batch_size: int, answer: int) -> Path:
+        """Return the file of prompts; those for tasks are written to `path` first."""
         from arc_refinery.refining.domains.arc.prompt_files import prompts_in
         from arc_refinery.refining.domains.arc.records import Prompt
 
         if self.has_prompts:
             return self.dataset_path
-        sampling = Sampling(
-            n_predictions=n_predictions,
-            batch_size=batch_size,
-            max_output_tokens=answer,
-        )
+        sampling = Sampling(n_predictions=n_predictions, batch_size=batch_size, max_output_tokens=answer)
         shown = Showing(use_data_augmentation=self.use_data_augmentation, test_inputs="one")
         prompts = prompts_in(self.dataset_path, sampling, shown, self.template, self.model_path, seed=0)
-        records.write(self.prompts_path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
-        return self.prompts_path
+        records.write(path, Prompt, prompts, 0, sampling.model_dump() | {"template": self.template})
+        return path
 
     def model(self, window: int, **more: Any) -> dict[str, Any]:
         return {"path": self.model_path, "window": window, "dtype": "bfloat16" if _has_gpu() else "float32", **more}
@@ -86,16 +73,9 @@ class Sample(Published):
     temperature: config.Temperature = 1.0  # 0: greedy
     top_p: config.Mass = 0.95  # nucleus sampling: probability mass to sample from
 
-    @property
-    def prompts_path(self) -> Path:
-        return self.output / "prompts.parquet"
-
-    @property
-    def attempts_path(self) -> Path:
-        return self.output / "000.parquet"
-
     def writes(self) -> Outputs:
-        return {"output": [records_file(self.attempts_path, "attempts"), *self.prompts_written()]}
+        attempts = records_file(self.output / "000.parquet", "attempts")
+        return {"output": [attempts, *self.prompts_written(self.output / "prompts.parquet")]}
 
     def run(self) -> None:
         answer = self.max_output_tokens
@@ -104,9 +84,9 @@ class Sample(Published):
         _do(
             "sample",
             {"model": self.model(self.max_model_len, backend=backend), "sampling": sampling},
-            prompts=self.prompts(self.n_predictions, self.batch_size, answer),
+            prompts=self.prompts(self.output / "prompts.parquet", self.n_predictions, self.batch_size, answer),
             adapter=self.lora_path,
-            output=self.attempts_path,
+            output=self.output / "000.parquet",
         )
 
 
@@ -167,10 +147,6 @@ class Train(Published):
             raise ValueError(f"--rewards.0: {error}") from None
         return self
 
-    @property
-    def prompts_path(self) -> Path:
-        return self._beside("prompts.parquet")
-
     def _beside(self, what: str) -> Path:
         if self.output.name in ("", ".."):
             raise InputError(f"--output: {self.output} has no name of its own; expected the path of a new folder")
@@ -182,7 +158,7 @@ class Train(Published):
             lines(self._beside("measurements"), "step"),
             curves(self._beside("tensorboard")),
         ]
-        return {"output": [adapter(self.output), *beside, *self.prompts_written()]}
+        return {"output": [adapter(self.output), *beside, *self.prompts_written(self._beside("prompts.parquet"))]}
 
     def run(self) -> None:
         keep_gpus(1)  # before a dtype starts CUDA
@@ -190,7 +166,7 @@ class Train(Published):
         _do(
             "train",
             settings | {name: section.model_dump() for name, section in self.sections.items()},
-            data=self.prompts(1, 1, self.max_completion_length),
+            data=self.prompts(self._beside("prompts.parquet"), 1, 1, self.max_completion_length),
             output=self.output,
             **{what: self._beside(what) for what in ("checkpoints", "measurements", "tensorboard")},
         )

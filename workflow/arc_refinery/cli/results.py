@@ -8,20 +8,9 @@ from tyro.conf import Positional
 
 from arc_refinery import config
 from arc_refinery.cli.command import Command
-from arc_refinery.config.experiment import Experiment
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write
-from arc_refinery.outputs import (
-    Outputs,
-    Writes,
-    folder,
-    json_file,
-    lines,
-    picture,
-    report,
-    submission,
-    table,
-)
+from arc_refinery.outputs import Outputs, Writes, folder, json_file, lines, picture, report, submission, table
 from arc_refinery.stages import Files
 
 # Control characters in a model's text, which a terminal would obey
@@ -53,22 +42,16 @@ class WriteReport(Command):
         from arc_refinery.reporting import page
         from arc_refinery.reporting.report import write_report
 
-        self._check_folder(experiment := config.load_experiment(self.configfile))
-        write_report(experiment, self.results, self.output)
-        page.write_page(self.output, self.output.with_suffix(".html"))
-
-    def _check_folder(self, experiment: Experiment) -> None:
-        """Raise `InputError` if the folder holds the results of another experiment."""
-        settings = self.results / "settings.json"
-        if not settings.is_file():
-            return
-        other = config.load_experiment(settings)
+        experiment, settings = config.load_experiment(self.configfile), self.results / "settings.json"
+        other = config.load_experiment(settings) if settings.is_file() else experiment
         for key in ("kind", "experiment"):
             if getattr(other, key) != getattr(experiment, key):
                 raise InputError(
                     f"{self.configfile}: {key} is {getattr(experiment, key)}, but {settings} says "
                     f"{getattr(other, key)}; give the settings.json in the folder of the results"
                 )
+        write_report(experiment, self.results, self.output)
+        page.write_page(self.output, self.output.with_suffix(".html"))
 
 
 class Compare(Command):
@@ -96,19 +79,17 @@ class Compare(Command):
     output: Path | None = None
 
     def writes(self) -> Outputs:
-        if self.output is None:
-            return {"output": []}
-        drawn = picture(self.output.with_suffix(".png")) if self._are_files else []
-        return {"output": [*report(self.output, "Comparison"), *drawn]}
-
-    @property
-    def _are_files(self) -> bool:
         from arc_refinery.evaluation.score_files import is_score_file
 
-        return any(map(is_score_file, self.sides))
+        if self.output is None:
+            return {"output": []}
+        drawn = picture(self.output.with_suffix(".png")) if any(map(is_score_file, self.sides)) else []
+        return {"output": [*report(self.output, "Comparison"), *drawn]}
 
     def run(self) -> None:
-        text = self._scores() if self._are_files else self._experiments()
+        from arc_refinery.evaluation.score_files import is_score_file
+
+        text = self._scores() if any(map(is_score_file, self.sides)) else self._experiments()
         if self.output is None:
             print(text)
             return
@@ -129,31 +110,23 @@ class Compare(Command):
         for text in self.sides:
             if Path(text).is_file():
                 raise InputError(f"{text}: is not a folder of results; files of scores end in {', '.join(SUFFIXES)}")
-        sides = read_sides(self.sides)
-        return comparison(sides, self.set)
+        return comparison(read_sides(self.sides), self.set)
 
     def _scores(self) -> str:
         from arc_refinery.evaluation.score_files import ScoreColumns, is_score_file
         from arc_refinery.reporting.scores import scores_page
 
-        for text in self.sides:
-            if not is_score_file(text):
-                raise InputError(
-                    f"{text}: is not a file of scores; compare files with files, or experiments with each other"
-                )
+        if others := [text for text in self.sides if not is_score_file(text)]:
+            raise InputError(
+                f"{others[0]}: is not a file of scores; compare files with files, or experiments with each other"
+            )
         if self.set:
             raise InputError("--set is for experiments; rows of files are chosen with --where <column>=<value>")
         where = [text.partition("=") for text in self.where]
-        for column, sign, _ in where:
-            if not (column and sign):
-                raise InputError(f"--where is {column}; expected <column>=<value>, such as filter=strict-match")
-        columns = ScoreColumns(
-            self.task or "",
-            self.score or "",
-            self.runs or "",
-            self.side or "",
-            tuple((column, value) for column, _, value in where),
-        )
+        if wrong := [column for column, sign, _ in where if not (column and sign)]:
+            raise InputError(f"--where is {wrong[0]}; expected <column>=<value>, such as filter=strict-match")
+        chosen = tuple((column, value) for column, _, value in where)
+        columns = ScoreColumns(self.task or "", self.score or "", self.runs or "", self.side or "", chosen)
         drawn = self.output.with_suffix(".png") if self.output else None
         return scores_page([_files(text) for text in self.sides], columns, drawn)
 
@@ -203,9 +176,9 @@ class ShowSamples(Command):
     worst: bool = False  # those with the lowest reward, instead of the highest
 
     def run(self) -> None:
-        from arc_refinery.reporting.training_samples import show
+        from arc_refinery.reporting.training import show_samples
 
-        print(show(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
+        print(show_samples(Path(self.adapter), self.step, self.number, self.worst).translate(UNPRINTABLE))
 
 
 class Export(Command):

@@ -136,25 +136,6 @@ def _add_rows(digest: "hashlib._Hash", table: pa.Table) -> None:
         digest.update("\n".join(table[column].to_pylist()).encode())
 
 
-def read_tasks(folder: Path) -> dict[str, dict[str, str]]:
-    """Return, by set, the ids of all tasks with a hash of their contents. Raises `InputError` without a table."""
-    tasks: dict[str, dict[str, str]] = _attributes(folder)["tasks"]
-    return tasks
-
-
-def _attributes(folder: Path) -> dict[str, Any]:
-    path = folder / TABLE
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; the report writes it: {_AGAIN}")
-    try:
-        attributes: dict[str, Any] = json.loads(pq.read_schema(path).metadata[ATTRIBUTES])
-    except (OSError, TypeError, KeyError, ValueError):
-        attributes = {}
-    if not {"tasks", "arms", "settings"} <= attributes.keys():
-        raise InputError(f"{path}: is not a table of attempts of this version; delete it, then {_AGAIN}")
-    return attributes
-
-
 @dataclass(frozen=True, slots=True)
 class TurnOfArms:
     """Attempts of one turn, shared by arms that have the same first turn and budget."""
@@ -217,29 +198,36 @@ class Results:
         return self._turn_metrics[key]
 
 
-def read(folder: Path, name: str, metrics: Sequence[Metric], arms: Iterable[BaseArm], settings: str) -> Results:
-    """Read the attempts of some arms on a set from an experiment's folder; `settings`: hash of its settings.
+def read(folder: Path, settings: str) -> pa.Table:
+    """Read the whole table from an experiment's folder and check it; `settings`: hash of the experiment's settings.
 
-    Raises `InputError` if the table is of other settings.
+    Raises `InputError` if the table is of other settings, which name its sets and arms.
     """
-    path, attributes, wanted = folder / TABLE, _attributes(folder), [arm.name for arm in arms]
-    if missing := [arm for arm in wanted if arm not in attributes["arms"]] + [name] * (name not in attributes["tasks"]):
-        raise InputError(f"{path}: has no {missing[0]}, which settings.json has; {_AGAIN}")
-    if attributes["settings"] != settings:
-        raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
-    damaged = f"delete it, then {_AGAIN}"
+    path, damaged = folder / TABLE, f"delete it, then {_AGAIN}"
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; the report writes it: {_AGAIN}")
     with reading(path, damaged, "a table of attempts"), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        table, digest, schema = file.read(), sha256(), file.schema_arrow
-        if [schema.field(name).type for name in NAMES if name in schema.names] != [column.type for column in COLUMNS]:
+        schema = file.schema_arrow
+        attributes = json.loads((schema.metadata or {}).get(ATTRIBUTES, "{}"))
+        types = [schema.field(name).type for name in NAMES if name in schema.names]
+        if not {"tasks", "arms", "settings"} <= attributes.keys() or types != [column.type for column in COLUMNS]:
             raise InputError(f"{path}: is not a table of attempts of this version; {damaged}")
+        if attributes["settings"] != settings:
+            raise InputError(f"{path}: was made with other settings than those of settings.json; {_AGAIN}")
+        table, digest = file.read(), sha256()
         for group in range(file.num_row_groups):
             _add_rows(digest, file.read_row_group(group, ["repetition", "attempt_id"]))
         if file.metadata.metadata.get(ROWS.encode()) != digest.hexdigest().encode():
             raise InputError(f"{path}: has not the rows that were written; {damaged}")
     if nulls := [name for name in NAMES if name not in NULLABLE and table[name].null_count]:
         raise InputError(f"{path}: has no value in a row of {nulls[0]}; {damaged}")
-    table = table.filter((pc.field("set") == name) & pc.field("repetition").isin(wanted or [""]))
-    return Results(name, attributes["tasks"][name], with_outcomes(table.to_pandas()), metrics)
+    return table
+
+
+def results_of(table: pa.Table, name: str, metrics: Sequence[Metric]) -> Results:
+    """Return the attempts on a set."""
+    tasks = json.loads(table.schema.metadata[ATTRIBUTES])["tasks"][name]
+    return Results(name, tasks, with_outcomes(table.filter(pc.field("set") == name).to_pandas()), metrics)
 
 
 def with_outcomes(attempts: pd.DataFrame) -> pd.DataFrame:
@@ -280,6 +268,11 @@ def tasks_with_attempts(attempts: pd.DataFrame, task_ids: Sequence[str]) -> list
     """Return the tasks that have attempts, in the order of `task_ids`."""
     present = set(attempts["task_id"])
     return [task_id for task_id in task_ids if task_id in present]
+
+
+def tasks_in_all(tables: Sequence["pd.DataFrame | pd.Series[float]"], task_ids: Sequence[str]) -> list[str]:
+    """Return the tasks that have a row in each table of `per_task`, in the order of `task_ids`."""
+    return [task_id for task_id in task_ids if all(task_id in table.index for table in tables)]
 
 
 def n_tasks_with_budget_left(attempts: pd.DataFrame, arm: BaseArm, task_ids: Sequence[str]) -> int:

@@ -111,11 +111,12 @@ def read_scores(sides: Sequence[SideFiles], columns: ScoreColumns) -> tuple[list
         )
     is_named = len({files[0].name for files in files_of_sides}) == len(files_of_sides)  # without their folders
     for files in files_of_sides:
+        name_of_files = files[0].name + (f" and {len(files) - 1} more" if len(files) > 1 else "")
         for number, path in enumerate(files, 1):
             log: list[str] = []
             side = ""
             for row in _score_rows(path, columns, read, log):
-                side = row.side or _name_of(files, is_named)
+                side = row.side or (name_of_files if is_named else ",".join(map(str, files)))
                 run = row.run or (str(number) if len(files) > 1 else "")
                 if row.score is None:
                     left_out.setdefault(side, Counter())[row.why] += 1
@@ -324,12 +325,6 @@ def _is_of_attempts(column: str) -> bool:
     says = [[word for word in map(str.lower, part) if word not in COUNTING] for part in parts]
     heads = [part[-1] for part in says if part and (len(part) == 1 or part[-1] not in ("code", "program"))]
     return any(map(OF_ATTEMPTS.match, heads)) or not any(says)
-
-
-def _name_of(paths: Sequence[Path], is_named: bool) -> str:
-    if not is_named:
-        return ",".join(map(str, paths))
-    return paths[0].name + (f" and {len(paths) - 1} more" if len(paths) > 1 else "")
 
 
 def _task_column(row: Row, path: Path) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,6 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.intervals import Estimate, estimate_difference
 from arc_refinery.records import RecordError
 
-AnyExperiment = TypeVar("AnyExperiment", bound=Compared[Any])
 AnyArm = TypeVar("AnyArm", bound=BaseArm)
 Values = NDArray[np.float64]
 Runs = dict[int | None, Values]  # (tasks,) values by seed of training (None: untrained), means over samplings
@@ -32,11 +31,11 @@ _COLUMNS = ("model", "adapter", "seed", "temperature", "top_p")
 
 
 @dataclass(frozen=True, slots=True)
-class Side(Generic[AnyExperiment]):
+class Side:
     """The results of an experiment, or of one of its arms."""
 
     folder: Path
-    experiment: AnyExperiment
+    experiment: Compared[Any]
     arm: str = ""  # empty: all of them
 
     @property
@@ -53,7 +52,7 @@ class Side(Generic[AnyExperiment]):
         return f"`{self.folder}:{self.arm}`" if self.arm else f"`{self.folder}`"
 
 
-def read_sides(texts: Sequence[str]) -> list[Side[Any]]:
+def read_sides(texts: Sequence[str]) -> list[Side]:
     """Parse the sides of a comparison: two or more, of one kind of experiment."""
     if len(texts) < 2:
         raise InputError(
@@ -72,7 +71,7 @@ def read_sides(texts: Sequence[str]) -> list[Side[Any]]:
     return sides
 
 
-def side(text: str) -> Side[Any]:
+def side(text: str) -> Side:
     """Parse `<folder of an experiment's results>` or `<folder>:<arm>`."""
     folder, _, arm = text.rpartition(":") if ":" in text and not Path(text).is_dir() else (text, "", "")
     settings = Path(folder, "settings.json")
@@ -90,7 +89,7 @@ def side(text: str) -> Side[Any]:
     return parsed
 
 
-def sets_of(side: Side[Any], wanted: Sequence[str]) -> list[str]:
+def sets_of(side: Side, wanted: Sequence[str]) -> list[str]:
     """Return the wanted sets of a side, by default all."""
     if missing := [name for name in wanted if name not in side.sets]:
         raise InputError(f"{side.folder}: has no set {missing[0]}; --set can be {', '.join(side.sets)}")
@@ -98,7 +97,7 @@ def sets_of(side: Side[Any], wanted: Sequence[str]) -> list[str]:
 
 
 def find(
-    ids: Mapping[str, Sequence[str]], set_name: str | None, wanted: str | None, side: Side[Any]
+    ids: Mapping[str, Sequence[str]], set_name: str | None, wanted: str | None, side: Side
 ) -> tuple[str, str | None]:
     """Return the set and the whole id of a task or question, of which `wanted` may be the beginning; `ids`: by set.
 
@@ -123,7 +122,7 @@ def find(
     )
 
 
-def arms_to_show(side: Side[AnyExperiment], sides: Sequence[Side[AnyExperiment]]) -> list[str]:
+def arms_to_show(side: Side, sides: Sequence[Side]) -> list[str]:
     """Return the arms of a side that a comparison shows: those that any side names, else all."""
     if side.arm:
         return [side.arm]
@@ -131,7 +130,7 @@ def arms_to_show(side: Side[AnyExperiment], sides: Sequence[Side[AnyExperiment]]
     return [arm for arm in side.arms if arm in named] or list(side.experiment.repetitions)
 
 
-def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> list[tuple[str, str]]:
+def arms_to_pair(first: Side, second: Side) -> list[tuple[str, str]]:
     """Return pairs of arms: the named ones; with one name given, that arm of both sides; else all names in both."""
     if first.arm and second.arm:
         pairs = [(first.arm, second.arm)]
@@ -152,7 +151,7 @@ def arms_to_pair(first: Side[AnyExperiment], second: Side[AnyExperiment]) -> lis
     return pairs
 
 
-def sets_to_compare(sides: Sequence[Side[Any]], wanted: Sequence[str] = ()) -> list[str]:
+def sets_to_compare(sides: Sequence[Side], wanted: Sequence[str] = ()) -> list[str]:
     """Return the wanted sets, by default all that several sides have."""
     counts = Counter(name for side in sides for name in side.sets)
     shared = [name for name, n in counts.items() if n > 1]

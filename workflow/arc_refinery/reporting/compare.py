@@ -9,17 +9,16 @@ All figures come from the tables of attempts; the numbers of shards may differ.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from arc_refinery.errors import InputError
-from arc_refinery.evaluation.attempts import TABLE, Results
-from arc_refinery.evaluation.intervals import Estimate
+from arc_refinery.evaluation.attempts import TABLE, Results, tasks_in_all
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
 from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, by_training, match_runs, sets_to_compare
 from arc_refinery.evaluation.statistics import Comparison, compare
@@ -39,10 +38,10 @@ from arc_refinery.reporting.markdown import (
     supported_text,
     verdict_sentence,
 )
-from arc_refinery.reporting.prose import VALIDATION
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
-from arc_refinery.reporting.tables import COMPARISON
-from arc_refinery.reporting.training_log import Log, read_log
+from arc_refinery.reporting.summary import VALIDATION
+from arc_refinery.reporting.tables import COMPARISON, PairedMetric
+from arc_refinery.reporting.training_curves import Log, read_log
 
 MISSING = object()
 MAX_NAMED = 20  # longer lists of tasks are only counted
@@ -52,31 +51,21 @@ MAX_NAMED = 20  # longer lists of tasks are only counted
 class SideResults:
     """Results of some arms of a side on one set."""
 
-    side: Side[Any]
+    side: Side
     results: Results
     metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
 
     @classmethod
-    def read(cls, side: Side[Any], set_name: str, arms: Iterable[str]) -> "SideResults":
-        repeated = {arm: side.experiment.arms_called(arm) for arm in arms}
-        of_kind = reported(side.experiment, side.folder)
-        results = of_kind.results(set_name, [arm for same in repeated.values() for arm in same])
+    def read(cls, side: Side, set_name: str, arms: Iterable[str]) -> "SideResults":
+        experiment, results = side.experiment, reported(side.experiment, side.folder).results(set_name)
         metrics = {
-            name: [results.per_task(results.attempts_of_arm(arm)) for arm in same] for name, same in repeated.items()
+            name: [results.per_task(results.attempts_of_arm(arm)) for arm in experiment.arms_called(name)]
+            for name in arms
         }
         return cls(side, results, metrics)
 
 
-class PairedRates(NamedTuple):
-    """Pass rates of a turn of two arms, on the tasks that all have attempts on."""
-
-    title: str
-    first: float
-    second: float
-    difference: Estimate
-
-
-RATES: Columns[PairedRates] = {
+RATES: Columns[PairedMetric] = {
     "pass rate": (
         lambda row: f"{row.title}{runs_in_brackets(row.difference)}",
         "share of the attempts of a turn that are right on everything, mean over tasks that have any",
@@ -109,11 +98,11 @@ class PairedArms:
     only_first: tuple[str, ...]  # ids of tasks that the first arm solved (of repeated arms: more often)
     only_second: tuple[str, ...]
     budgets: tuple[int, int]  # attempts per task
-    turns: list[PairedRates]  # of turns with attempts of both on some task
+    turns: list[PairedMetric]  # pass rates of turns with attempts of both on some task
     note: str  # on the trainings that are compared
 
 
-def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str]) -> str:
+def comparison(sides: Sequence[Side], wanted: Sequence[str]) -> str:
     """Compare sides on the wanted sets, by default on all that several have."""
     for first, second in combinations(sides, 2):
         arms_to_pair(first, second)  # raises before anything is loaded
@@ -140,13 +129,19 @@ def comparison(sides: Sequence[Side[Any]], wanted: Sequence[str]) -> str:
     return "\n\n".join(blocks)
 
 
-def _repetition(first: Side[Any], second: Side[Any], sets: Sequence[str]) -> list[str]:
+def _repetition(first: Side, second: Side, sets: Sequence[str]) -> list[str]:
     """Count the equal attempts of two runs with equal settings; nothing is said of other runs."""
     if result_settings(first.experiment) != result_settings(second.experiment):
         return []
     rows = []
     for name in sets:
-        ours, theirs = (_answers(side, name) for side in (first, second))
+        ours, theirs = (  # a hash of the text, and the score, of each attempt by arm and id
+            {
+                (row.row["repetition"], row.row["id"]): (hash(json.dumps(row.completion)), row.score)
+                for row in exported(side, name)
+            }
+            for side in (first, second)
+        )
         common = [key for key in ours if key in theirs]
         counts = [sum(ours[key][part] == theirs[key][part] for key in common) for part in (0, 1)]
         rows.append(
@@ -157,13 +152,7 @@ def _repetition(first: Side[Any], second: Side[Any], sets: Sequence[str]) -> lis
     return ["## Repetition", explained, markdown_table(header, rows)]
 
 
-def _answers(side: Side[Any], set_name: str) -> dict[tuple[str, str], tuple[int, float]]:
-    """Return a hash of the text, and the score, of each attempt by arm and id."""
-    rows = exported(side, set_name)
-    return {(row.row["repetition"], row.row["id"]): (hash(json.dumps(row.completion)), row.score) for row in rows}
-
-
-def _set_section(sides: Sequence[Side[Any]], name: str) -> list[str]:
+def _set_section(sides: Sequence[Side], name: str) -> list[str]:
     """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
     loaded = [SideResults.read(side, name, arms_to_show(side, sides)) for side in sides]
     task_sets = [entry for side in sides for entry in side.experiment.evaluated_sets if entry.name == name]
@@ -204,10 +193,15 @@ def _differences(first: SideResults, second: SideResults) -> list[str]:
     task_ids = shared_tasks(first, second)
     if not task_ids:
         return [f"{title}: no task in common; {_why_tasks_differ(first, second)}."]
-    pairs = [pair(first, second, names, task_ids) for names in arms]
+    pairs, shared = [pair(first, second, names, task_ids) for names in arms], set(task_ids)
     return [
         f"{title}, on {len(task_ids)} tasks, paired:",
-        *_left_out((first, second), task_ids),
+        *(
+            f"Left out, because only {loaded.side.title} has them: "
+            f"{listed(alone) if len(alone) <= MAX_NAMED else f'{len(alone)} tasks'}."
+            for loaded in (first, second)
+            if (alone := [name for name in loaded.results.task_ids if name not in shared])
+        ),
         columns_table(COMPARISON, [paired.comparison for paired in pairs]),
         *([columns_table(RATES, rates)] if (rates := [row for paired in pairs for row in paired.turns]) else []),
         "\n".join(line for paired in pairs for line in _lines(paired)),
@@ -240,9 +234,11 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
 
 
 def _why_tasks_differ(first: SideResults, second: SideResults) -> str:
-    return why_sets_differ(
-        [loaded.side.experiment.decisive_settings(loaded.results.name) for loaded in (first, second)]
-    )
+    """Return the settings in which two sets of one name differ."""
+    settings = [loaded.side.experiment.decisive_settings(loaded.results.name) for loaded in (first, second)]
+    if changed := [f"{key} is {ours} and {theirs}" for key, ours, theirs in differences(settings)]:
+        return f"the settings of the sets differ: {'; '.join(changed)}"
+    return "the settings of the sets are equal, so their source has changed since, or another version made them"
 
 
 def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> PairedArms:
@@ -268,7 +264,7 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
 
 def _rates_of_turns(
     sides: tuple[SideResults, SideResults], arms: tuple[str, str], labels: Sequence[str], task_ids: Sequence[str]
-) -> Iterator[PairedRates]:
+) -> Iterator[PairedMetric]:
     """Compare the pass rates of each turn that the arms do not share, on the tasks that all have attempts on."""
     repeated = [loaded.side.experiment.arms_called(arm) for loaded, arm in zip(sides, arms, strict=True)]
     same_folder = sides[0].side.folder.resolve() == sides[1].side.folder.resolve()
@@ -279,7 +275,7 @@ def _rates_of_turns(
             [loaded.results.metrics_of_turn(arm, turn)[PASS_RATE] for arm in same]
             for loaded, same in zip(sides, repeated, strict=True)
         ]
-        common = [task_id for task_id in task_ids if all(task_id in rate.index for side in rates for rate in side)]
+        common = tasks_in_all([rate for side in rates for rate in side], task_ids)
         if common:
             ours, theirs = (
                 by_training(loaded.side.experiment, arm, [rate.loc[common] for rate in side])
@@ -287,18 +283,7 @@ def _rates_of_turns(
             )
             runs = match_runs(ours, theirs)
             title = f"turn {turn}: `{labels[0]}` − `{labels[1]}`"
-            yield PairedRates(title, float(runs.first.mean()), float(runs.second.mean()), runs.difference)
-
-
-def _left_out(sides: Iterable[SideResults], common: Collection[str]) -> list[str]:
-    """Return a sentence for each side with tasks that are not common."""
-    alone = [(loaded.side, [name for name in loaded.results.task_ids if name not in common]) for loaded in sides]
-    return [
-        f"Left out, because only {side.title} has them: "
-        f"{listed(names) if len(names) <= MAX_NAMED else f'{len(names)} tasks'}."
-        for side, names in alone
-        if names
-    ]
+            yield PairedMetric.of([*runs.first], [*runs.second], runs.is_paired, title)
 
 
 def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:
@@ -311,14 +296,6 @@ def differences(values: Sequence[Any], key: str = "") -> Iterator[list[str]]:
             yield from differences([value.get(inner, MISSING) for value in named], f"{key}.{inner}".removeprefix("."))
     else:
         yield [f"`{key}`", *map(_format, values)]
-
-
-def why_sets_differ(settings: Sequence[Any]) -> str:
-    """Return the settings in which two sets of one name differ; `settings` is all that decides each."""
-    changed = [f"{key} is {first} and {second}" for key, first, second in differences(settings)]
-    if changed:
-        return f"the settings of the sets differ: {'; '.join(changed)}"
-    return "the settings of the sets are equal, so their source has changed since, or another version made them"
 
 
 def _by_name(value: Any) -> Any:
@@ -340,22 +317,14 @@ def _format(value: Any) -> str:
             return f"`{json.dumps(value)}`"
 
 
-def _trainings(experiments: Sequence[Side[Any]]) -> str:
+def _trainings(experiments: Sequence[Side]) -> str:
     rows = []
     for side in experiments:
         for adapter in side.experiment.adapters:
             log = read_log(side.folder / "adapters" / adapter / "training.jsonl")
             rows.append([f"`{side.folder}`", f"`{adapter}`", *_training_summary(log)])
-    header = [
-        "experiment",
-        "adapter",
-        "method",
-        "steps",
-        "first → last tenth",
-        "adapter from step",
-        "held-out reward",
-        "collapses",
-    ]
+    header = ["experiment", "adapter", "method", "steps", "first → last tenth", "adapter from step"]
+    header += ["held-out reward", "collapses"]
     return markdown_table(header, rows) if rows else "None."
 
 
@@ -364,9 +333,8 @@ def _training_summary(log: Log) -> list[object]:
         return ["–"] * 6
     metric = "reward" if log.is_grpo else "loss"
     first, last = log.first_and_last(metric)
-    n_steps = int(log.steps["step"].max())
-    step = log.choice.step if log.choice else n_steps
+    step = log.choice.step if log.choice else log.n_steps
     checks = [f"{check.reward:.2f} at {check.step}" for check in log.checks if check.step in (0, step)]
     collapses = f"at step {', '.join(str(decision.step) for decision in log.decisions)}" if log.decisions else "none"
     change = f"{metric} {first:.3g} → {last:.3g}"
-    return ["GRPO" if log.is_grpo else "SFT", n_steps, change, step, ", ".join(checks) or "–", collapses]
+    return ["GRPO" if log.is_grpo else "SFT", log.n_steps, change, step, ", ".join(checks) or "–", collapses]

@@ -17,7 +17,7 @@ Texts of supervised training are as the model reads them, special tokens include
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -63,7 +63,6 @@ class Exported:
     completion: list[Message]
     score: float  # 1: right on all checks
     row: dict[str, Any]  # further columns
-    is_cut: bool  # the model reached a limit of tokens
     branch: str  # <set>/<branch or arm>: where it was sampled, once for all arms that have it
 
     def line(self, form: Form) -> dict[str, Any]:
@@ -76,7 +75,7 @@ class Exported:
         model, answer = self.row["model"], self.completion[-1]["content"]
         choice = {
             "message": {"role": "assistant", "content": answer},
-            "stop_reason": "max_tokens" if self.is_cut else "stop",
+            "stop_reason": "max_tokens" if self.row["finish_reason"] == "length" else "stop",
         }
         return {
             "id": self.row["task_id"],
@@ -90,7 +89,7 @@ class Exported:
         }
 
 
-def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, output: Path) -> int:
+def export(side: Side, sets: Sequence[str], form: Form, only_right: bool, output: Path) -> int:
     """Write the attempts or episodes of a side; return their number, which is not zero."""
     names = sets_of(side, sets)
     if form == "inspect" and only_right:
@@ -99,8 +98,12 @@ def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, o
         raise InputError(f"{side.folder}: a log of inspect_ai has one arm; name it: {side.folder}:{next(iter(arms))}")
 
     def rows() -> Iterator[Exported]:
-        all_rows = (row for name in names for row in exported(side, name) if row.score == 1.0 or not only_right)
-        return _distinct(all_rows) if form == "messages" else all_rows
+        seen = set()  # arms and trainings share first turns: as messages, each attempt is there once
+        for row in (row for name in names for row in exported(side, name) if row.score == 1.0 or not only_right):
+            place = row.branch, row.row["id"]
+            if form != "messages" or place not in seen:
+                seen.add(place)
+                yield row
 
     number = 0
     with atomic_write(output) as unfinished, unfinished.open("w") as file:
@@ -113,13 +116,13 @@ def export(side: Side[Any], sets: Sequence[str], form: Form, only_right: bool, o
     return number
 
 
-def exported(side: Side[Any], set_name: str) -> Iterator[Exported]:
+def exported(side: Side, set_name: str) -> Iterator[Exported]:
     """Yield the attempts of a side's arms on a set, arm by arm and turn by turn; arms may share first turns."""
     experiment, of_kind = side.experiment, reported(side.experiment, side.folder)
+    results = of_kind.results(set_name)
     for name in [side.arm] if side.arm else experiment.repetitions:
         for arm in experiment.arms_called(name):
-            attempts = of_kind.results(set_name, [arm]).attempts
-            rows = attempts.set_index("attempt_id")[list(ROW)].rename(columns=ROW).to_dict("index")
+            rows = results.attempts_of_arm(arm).set_index("attempt_id")[list(ROW)].rename(columns=ROW).to_dict("index")
             seed = experiment.training_seed(arm)
             run = str(experiment.seed if seed is None else seed)
             for turn in range(1, len(arm.turns) + 1):
@@ -134,22 +137,12 @@ def exported(side: Side[Any], set_name: str) -> Iterator[Exported]:
                             prompt=texts.prompt,
                             completion=texts.completion,
                             score=float(row.pop("solved")),
-                            is_cut=row["finish_reason"] == "length",
                             branch=f"{set_name}/{arm.branch(turn)}",
                             row={"id": attempt_id, **row, "set": set_name, "arm": name, "run": run, **texts.more},
                         )
 
 
-def _distinct(rows: Iterable[Exported]) -> Iterator[Exported]:
-    """Yield each attempt once, for the first arm that has it: arms and trainings share first turns."""
-    seen = set()
-    for row in rows:
-        if (place := (row.branch, row.row["id"])) not in seen:
-            seen.add(place)
-            yield row
-
-
-def export_training(side: Side[Any], output: Path) -> int:
+def export_training(side: Side, output: Path) -> int:
     """Write the texts of an experiment's supervised training; return their number."""
     wanted = config.part(side.experiment.kind, "inputs:sft_inputs")(side.experiment)["data"]
     paths = [side.folder / path.removeprefix("<results>/") for path in wanted]
@@ -179,7 +172,7 @@ def _training_line(text: Demonstration | Conversation) -> dict[str, Any]:
     }
 
 
-def _inspect_log(side: Side[Any], sets: Sequence[str], rows: Callable[[], Iterator[Exported]]) -> Iterator[str]:
+def _inspect_log(side: Side, sets: Sequence[str], rows: Callable[[], Iterator[Exported]]) -> Iterator[str]:
     """Yield a log of inspect_ai, in as many parts as it has samples; it reads what is before them without the rest."""
     experiment, settings = side.experiment, side.folder / "settings.json"
     scores = [row.score for row in rows()]

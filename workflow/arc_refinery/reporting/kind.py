@@ -3,14 +3,15 @@
 A kind's package has it as `report:Reported`. All figures come from the table of attempts (evaluation/attempts.py).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
+import pyarrow as pa
 
 from arc_refinery import config, records
-from arc_refinery.config import BaseArm
 from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import Metric
@@ -53,10 +54,13 @@ class Reported:
         """Write the table of attempts from the records; raises `RecordError` if the settings did not make them."""
         raise NotImplementedError
 
-    def results(self, name: str, arms: Iterable[BaseArm] | None = None) -> Results:
-        """Read the attempts of some arms, by default all, on a set."""
-        wanted = self.experiment.arms if arms is None else arms
-        return attempts.read(self.folder, name, self.metrics, wanted, settings_hash(self.experiment))
+    def results(self, name: str) -> Results:
+        """Return all attempts on a set; the table is read once."""
+        return attempts.results_of(self._table, name, self.metrics)
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        return attempts.read(self.folder, settings_hash(self.experiment))
 
     # Texts
 

@@ -148,6 +148,11 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def count_text(tasks: float) -> str:
+    """Format a number of tasks, or its mean over runs: `15`, `15.4`."""
+    return f"{tasks:.1f}".removesuffix(".0")
+
+
 def number(value: float, form: str) -> str:
     """Format a number with a minus sign, not a hyphen: `−2.2`."""
     return f"{value:{form}}".replace("-", "−")

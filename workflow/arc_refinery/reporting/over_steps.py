@@ -12,22 +12,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
 from arc_refinery.config import Compared
 from arc_refinery.evaluation.intervals import Estimate, estimate
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE
 from arc_refinery.evaluation.sides import Runs, by_training, match_runs
-from arc_refinery.reporting.markdown import (
-    estimate_text,
-    folded,
-    markdown_table,
-    percent,
-    points_text,
-    write_csv,
-)
+from arc_refinery.reporting.markdown import estimate_text, folded, markdown_table, percent, points_text, write_csv
 from arc_refinery.reporting.publish import DASHES, Attachments, line_colors, save
+from arc_refinery.reporting.training_curves import panel_grid
 
 SHORT = {SOLVED: "solved", PASS_RATE: "pass rate", UNIQUE: UNIQUE}
 
@@ -49,8 +42,7 @@ class Series:
     def best(self) -> int:
         """Return the step that solves most tasks; ties: the highest pass rate, then the earliest step."""
         return max(
-            self.by_step,
-            key=lambda step: (*(self.by_step[step][name].mean for name in (SOLVED, PASS_RATE)), -step),
+            self.by_step, key=lambda step: (*(self.by_step[step][name].mean for name in (SOLVED, PASS_RATE)), -step)
         )
 
 
@@ -148,12 +140,9 @@ def _csv(all_series: Sequence[Series], path: Path) -> None:
 
 def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
     """Draw a panel per metric, with a line and a band per set."""
-    n_columns = 4
     metrics = all_series[0].metrics
-    n_rows = -(-len(metrics) // n_columns)
-    figure = Figure(figsize=(9.5, 0.9 + 1.75 * n_rows), layout="constrained")
-    panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
-    for axes, metric in zip(panels, metrics, strict=False):
+    figure, panels = panel_grid(len(metrics), 4, (1.75, 0.9), "step")
+    for axes, metric in zip(panels, metrics, strict=True):
         for series, color, dashes in zip(all_series, line_colors(len(all_series)), cycle(DASHES), strict=False):
             steps, estimates = list(series.by_step), [at_step[metric] for at_step in series.by_step.values()]
             axes.plot(
@@ -168,11 +157,6 @@ def _plot(all_series: Sequence[Series], title: str, path: Path) -> None:
             low, high = np.clip([(value.low, value.high) for value in estimates], 0, 1).T
             axes.fill_between(steps, _percent(low), _percent(high), color=color, alpha=0.1, linewidth=0)
         axes.set_title(f"{metric} (%)", loc="left", fontsize=9)
-    for axes in panels[len(metrics) :]:
-        axes.remove()
-    for axes in panels[max(0, len(metrics) - n_columns) : len(metrics)]:
-        axes.set_xlabel("step")
-        axes.tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
     figure.suptitle(title, fontsize=11)

@@ -53,7 +53,6 @@ def to_html(text: str, origin: Path) -> str:
     parser.add_render_rule("table_close", lambda *_: "</table>\n</div>\n")
     tokens = parser.parse(text)
     headings = list(_name_headings(tokens))
-    _name_tables(tokens)
     _embed(tokens, origin)
     body: str = parser.renderer.render(tokens, parser.options, {})
     title = next((words for level, words, _ in headings if level == "h1"), origin.stem)
@@ -70,28 +69,24 @@ def to_html(text: str, origin: Path) -> str:
 
 
 def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
-    """Give each heading the anchor that GitHub gives it; yield (h1..h6, words, anchor)."""
+    """Give each heading the anchor that GitHub gives it; yield (h1..h6, words, anchor).
+
+    Tables get the name of their heading, header cells their scope, for those who hear the page.
+    """
     seen: dict[str, int] = {}
-    for heading, inline in pairwise(tokens):
-        if heading.type == "heading_open":
+    words = ""
+    for token, inline in pairwise(tokens):
+        if token.type == "heading_open":
             words = "".join(child.content for child in inline.children or [])
             base = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
             number = seen[base] = seen.get(base, -1) + 1
             anchor = f"{base}-{number}" if number else base
-            heading.attrSet("id", anchor)
-            yield heading.tag, words, anchor
-
-
-def _name_tables(tokens: Sequence[Token]) -> None:
-    """Give each table the name of its heading, and each header cell its scope, for those who hear the page."""
-    heading = ""
-    for token, inline in pairwise(tokens):
-        if token.type == "heading_open":
-            heading = "".join(child.content for child in inline.children or [])
+            token.attrSet("id", anchor)
+            yield token.tag, words, anchor
         elif token.type == "th_open":
             token.attrSet("scope", "col")
         elif token.type == "table_open":
-            token.attrSet("aria-label", f"Table of: {heading}")
+            token.attrSet("aria-label", f"Table of: {words}")
 
 
 def _open_table(parser: object, tokens: Sequence[Token], index: int, *_: object) -> str:

@@ -54,23 +54,18 @@ def section(experiment: Experiment, folder: Path) -> list[str]:
     name, trainings = experiment.experiment, experiment.training.seeds if experiment.training else ()
     arms = getattr(getattr(experiment, "evaluation", None), "seeds", ())
     seeds: dict[str, Sequence[int]] = {"experiment": (experiment.seed,), "arms": arms, "training": trainings}
+    domain = getattr(experiment, "domain", "")
+    own = domain_sources(domain)  # of a domain that is not built in
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [
         "## How to reproduce",
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
         f"with the code of commit {commit()}, seeds: {named}. That file holds every key of the configuration. "
         f"Snakemake measured time and memory of each job: `logs/{name}/benchmarks/`.",
-        *_own_domain(experiment),
+        *([f"Domain `{domain}`: modules with the hash `{content_hash(own)}`."] if own else []),
         _packages(experiment, folder),
         *_downloads(experiment, folder),
     ]
-
-
-def _own_domain(experiment: Experiment) -> list[str]:
-    """Return a sentence on the code of a domain of the user's own; none if the domain is built in."""
-    domain = getattr(experiment, "domain", "")
-    sources = domain_sources(domain)
-    return [f"Domain `{domain}`: modules with the hash `{content_hash(sources)}`."] if sources else []
 
 
 def _downloads(experiment: Experiment, folder: Path) -> list[str]:
@@ -90,7 +85,11 @@ def _downloads(experiment: Experiment, folder: Path) -> list[str]:
 
 def _packages(experiment: Experiment, folder: Path) -> str:
     """Return a table of the versions that sampled, trained, and wrote the report; one column if these are equal."""
-    sampled = [path for name in experiment.sampled_folders for path in _shards(folder / name)]
+    sampled = [
+        path
+        for name in experiment.sampled_folders
+        for path in sorted((folder / name / "attempts").glob("*.parquet")) or (folder / name).glob("[0-9]*.parquet")
+    ]
     trained = [folder / "adapters" / name / SAMPLES for name in experiment.adapters]
     columns = {
         "sampling": _versions(sampled),
@@ -103,10 +102,6 @@ def _packages(experiment: Experiment, folder: Path) -> str:
     names = [name for name in PACKAGES if any(name in versions for versions in columns.values())]
     rows = [[name, *(versions.get(name, "–") for versions in columns.values())] for name in names]
     return markdown_table(["package", *columns], rows)
-
-
-def _shards(folder: Path) -> list[Path]:
-    return sorted((folder / "attempts").glob("*.parquet")) or sorted(folder.glob("[0-9]*.parquet"))
 
 
 def _versions(paths: Iterable[Path]) -> dict[str, str]:

@@ -86,17 +86,11 @@ def _has_begun(folder: Path, sets: Iterable[str]) -> bool:
     for name in sets:
         if any(path.name != PROMPTS for path in (folder / name).rglob("*.parquet")):
             return True
-        if any(map(_has_entries, (folder / name).rglob(".progress/*.jsonl"))):
-            return True
+        for progress in filter(Path.is_file, (folder / name).rglob(".progress/*.jsonl")):
+            with progress.open("rb") as lines:
+                if len(list(islice(lines, 2))) > 1:  # more than the first line, which says what is sampled
+                    return True
     return False
-
-
-def _has_entries(progress: Path) -> bool:
-    """Return whether there is more than the first line, which says what is sampled."""
-    if not progress.is_file():
-        return False
-    with progress.open("rb") as lines:
-        return len(list(islice(lines, 2))) > 1
 
 
 def _read(path: Path) -> list[Any]:
@@ -140,10 +134,9 @@ def _flat(value: Any, key: str) -> Any:
 def _named(changed: Mapping[str, tuple[Any, Any]]) -> str:
     """Return the keys in words: "`seed` from 0 to 1"; comparisons first."""
     keys = sorted(changed, key=lambda key: not key.startswith(("evaluation.primary", "evaluation.comparisons")))
-    texts = [f"`{key}` from {_text(changed[key][0])} to {_text(changed[key][1])}" for key in keys[:MOST_NAMED]]
-    more = len(keys) - MOST_NAMED
-    return ", ".join(texts) + (f", and {more} more" if more > 0 else "")
-
-
-def _text(value: Any) -> str:
-    return "its default" if value is None else json.dumps(value)[:100]
+    values = {
+        key: ["its default" if value is None else json.dumps(value)[:100] for value in changed[key]] for key in keys
+    }
+    texts = [f"`{key}` from {before} to {now}" for key, (before, now) in values.items()]
+    more = f", and {len(keys) - MOST_NAMED} more" if len(keys) > MOST_NAMED else ""
+    return ", ".join(texts[:MOST_NAMED]) + more

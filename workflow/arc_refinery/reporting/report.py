@@ -14,21 +14,11 @@ import numpy as np
 import pandas as pd
 
 from arc_refinery.config import Compared
-from arc_refinery.evaluation.attempts import n_tasks_with_budget_left, turns_of
+from arc_refinery.evaluation.attempts import turns_of
 from arc_refinery.evaluation.intervals import estimate
-from arc_refinery.evaluation.metrics import SOLVED
+from arc_refinery.evaluation.metrics import SOLVED, counted, names
 from arc_refinery.evaluation.statistics import budget_curve, correct
-from arc_refinery.reporting import (
-    outcomes,
-    over_steps,
-    prose,
-    provenance,
-    registration,
-    repair,
-    summary,
-    tables,
-    training,
-)
+from arc_refinery.reporting import outcomes, over_steps, provenance, registration, summary, tables, training
 from arc_refinery.reporting.kind import Reported, reported
 from arc_refinery.reporting.markdown import (
     at_a_glance,
@@ -74,7 +64,7 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
         *summary.controls(experiment, first),
         of_kind.terms(),
         *of_kind.example(first.results, first.arms, files),
-        *prose.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
+        *summary.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
         *summary.comparisons_section(of_kind, evaluated),
         *(
             block
@@ -86,7 +76,7 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
         ),
         *folded_section("Metrics by step", over_steps.section(experiment, over, files)),
         *training.section(experiment, folder, files),
-        *folded_section("Arms, settings, how to read the metrics", prose.arms_and_settings(of_kind, sizes)),
+        *folded_section("Arms, settings, how to read the metrics", summary.arms_and_settings(of_kind, sizes)),
         *folded_section("Problems and tasks that were not used", of_kind.left_out()),
         *of_kind.sections(metrics, files),
         *folded_section("Command, code, packages", provenance.section(experiment, folder)),
@@ -108,7 +98,8 @@ def _evaluate(of_kind: Reported, task_set: Any) -> EvaluatedSet:
 def _set_section(
     of_kind: Reported, result: EvaluatedSet, trained: Sequence[str], is_first: bool, files: Attachments
 ) -> list[str]:
-    experiment, results, own = of_kind.experiment, result.results, result.results.metrics
+    experiment, results = of_kind.experiment, result.results
+    wanted, flags = names(results.metrics), counted(results.metrics)  # of a task; flags are 0 or 1
     name, arms = result.task_set.name, experiment.arms
     turns = turns_of(arms)
     by_turn = {tables.turn_title(turn): results.metrics_of_turn(turn.arms[0], turn.turn) for turn in turns}
@@ -131,27 +122,30 @@ def _set_section(
         "The attempts of one turn alone. Later turns are means over the tasks that had something to refine, not over "
         "all tasks: compare them with each other, not with the first turn.",
         tables.short_table({title: [metrics] for title, metrics in by_turn.items()}),
-        folded("All metrics of the turns", tables.metrics_table(by_turn, own)),
+        folded("All metrics of the turns", tables.metrics_table("", by_turn, wanted, flags)),
         f"[As CSV]({turns_csv}).",
     ]
     blocks = [
         f"## Set `{name}` ({result.n} tasks)",
-        f"> {prose.VALIDATION}" if result.task_set.validation else "",
+        f"> {summary.VALIDATION}" if result.task_set.validation else "",
         *(f"> {sentence}" for sentence in trained),
         f"> {result.task_set.caveat}" if result.task_set.caveat else "",
         result.task_set.note,
         "### Arms",
         tables.short_table(groups),
-        folded("All metrics of the arms", tables.published_table(by_arm, own), tables.metrics_table(by_arm, own)),
+        folded(
+            "All metrics of the arms",
+            tables.published_table(by_arm, wanted),
+            tables.metrics_table("", by_arm, wanted, flags),
+        ),
         f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
         *_differences(experiment, result),
         *(of_turns if has_turns else []),
-        *repair.section(of_kind, results),
+        *outcomes.repair_section(of_kind, results),
         *outcomes.section(of_kind, results, result.arms, files),
         "### Budget",
-        tables.spending_table(results, arms, of_kind.has_guesses),
-        *_unspent(result, arms),
+        *tables.spending(results, arms, of_kind.has_guesses),
         tables.pass_at_k_table(results, turns),
         *(_budget_plot(experiment, result, "budget", files) if not is_first else []),
         *_budget_plot(experiment, result, "tokens", files),
@@ -173,11 +167,16 @@ def _differences(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
         columns_table(tables.COMPARISON, result.comparisons),
         folded("In words", "\n".join(f"- {verdict_sentence(comparison)}" for comparison in result.comparisons)),
     ]
-    if by_turn := tables.turn_differences_table(result.turns):
+    turns = {
+        f"turn {number}: `{first}` − `{second}`": metrics
+        for (first, second), by_turn in result.turns.items()
+        for number, metrics in by_turn.items()
+    }
+    if table := tables.turns_table("turn by turn", turns):
         blocks += [
             "Differences between arms in one turn, in points with 95 % intervals, on the tasks that both arms have "
             "attempts on. Bold: the interval excludes 0, and six tasks or more differ.",
-            by_turn,
+            table,
         ]
     if one_more := tables.first_attempts_table(experiment, result.results):
         blocks += [
@@ -191,17 +190,6 @@ def _differences(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
         "the tokens of the arm that spent fewer: those generated, then with those of prompts.",
         *tables.equal_tokens_tables(experiment, result.results),
     ]
-
-
-def _unspent(result: EvaluatedSet, arms: Sequence[Any]) -> list[str]:
-    left = {
-        arm.name: n_tasks_with_budget_left(result.results.attempts_of_arm(arm), arm, result.results.task_ids)
-        for arm in arms
-    }
-    parts = [f"{n} of {result.n} tasks in `{name}`" for name, n in left.items() if n]
-    if not parts:
-        return []
-    return [f"If a task has nothing to refine, the rest of its budget stays unspent: {', '.join(parts)}."]
 
 
 def _budget_plot(experiment: Compared[Any], result: EvaluatedSet, x: str, files: Attachments) -> list[str]:

@@ -1,4 +1,4 @@
-"""First screen of a report: the answer in plain words, tasks solved by arm and set, the terms that these use.
+"""Words of a report: the answer, tasks solved by arm and set, limitations, arms and settings.
 
 **Second attempts are right in 4.1 % after training, in 1.7 % before: +2.4 points [+1.5, +3.3].**
 
@@ -19,11 +19,14 @@ from arc_refinery.config.arms import Primary
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
-from arc_refinery.evaluation.power import POWER, SIGNIFICANCE
+from arc_refinery.evaluation.power import FEWEST_CHANGED, POWER, SIGNIFICANCE
 from arc_refinery.evaluation.statistics import Comparison
-from arc_refinery.reporting import tables
+from arc_refinery.reporting import provenance, registration, tables
 from arc_refinery.reporting.kind import Reported
 from arc_refinery.reporting.markdown import (
+    TOO_FEW,
+    columns_explained,
+    count_text,
     detectable_text,
     difference_text,
     estimate_text,
@@ -36,6 +39,26 @@ from arc_refinery.reporting.markdown import (
     runs_text,
 )
 
+VALIDATION = (
+    "Settings were chosen with results on these tasks known, so they look better here than on tasks that nobody has "
+    "seen."
+)
+UNFILTERED = (
+    "**The configuration allows programs to run on machines where their system calls cannot be filtered "
+    "(`sandbox.allow_without_seccomp`). There, they could reach files and the network, so verdicts could depend on "
+    "more than the programs.**"
+)
+METRICS_EXPLAINED = f"""\
+<details><summary>How to read the metrics</summary>
+
+All metrics are means over tasks; the metric of a task is the mean over its attempts unless stated otherwise. Brackets: 95 % interval for other tasks like these (of repeated trainings also for other training runs).
+
+{{own}}
+- **pass@k**: probability that k of a turn's attempts solve the task, if they are spent as they were sampled: all attempts of one prompt, then those of another, in random order. Attempts on one prompt are alike, so this is less than for attempts drawn singly (Chen et al. 2021).
+- **tokens per task**: those of completions, and of each prompt once for all completions that share it; *prompt per attempt*: of each prompt as often as it was answered, as if nothing were shared.
+{columns_explained(tables.COMPARISON)}
+
+</details>"""  # noqa: E501
 ORDINALS = {1: "First", 2: "Second", 3: "Third", 4: "Fourth"}
 
 
@@ -68,9 +91,17 @@ def headline(of_kind: Reported, evaluated: Sequence[EvaluatedSet], is_registered
 
 def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) -> list[str]:
     """Return how many differences the evidence supports, and the differences in later turns."""
-    by_set = {result.task_set.name: result.turns for result in evaluated}
-    blocks = [_comparisons(evaluated)] if of_kind.experiment.primaries else []
-    if refining := tables.refining_headline(of_kind.experiment, by_set):
+    experiment = of_kind.experiment
+    blocks = [_comparisons(evaluated)] if experiment.primaries else []
+    with_feedback = {
+        f"`{result.task_set.name}`, turn {number}: `{first}` − `{second}`": metrics
+        for result in evaluated
+        for (first, second), by_turn in result.turns.items()
+        if not any(arm.is_control for compared in (first, second) for arm in experiment.arms_called(compared))
+        for number, metrics in by_turn.items()
+        if number > 1
+    }
+    if refining := tables.turns_table("refining turns, difference in points", with_feedback):
         legend = (
             f"Pass rate: share of attempts that are right on all {of_kind.checks}. Bold: the 95 % interval excludes 0."
         )
@@ -81,6 +112,7 @@ def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) ->
 def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, is_registered: bool) -> list[str]:
     """Return a primary comparison in plain words; if it is one of a turn, also in tasks solved; controls."""
     first, second = primary.arms
+    ordinal = ORDINALS.get(primary.turn or 0, f"Turn-{primary.turn}")
     solved = dict(zip(experiment.compared, result.comparisons, strict=True))[primary.arms]
     if primary.turn is None:
         sentence, difference, p_value = _solved_sentence(solved), solved.difference, solved.p_value
@@ -94,7 +126,7 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
             for pair in primary.pairs
         )
         sentence = (
-            f"In right {_ordinal(primary.turn).lower()} attempts, {', '.join(of_pairs)}; the first minus the second is "
+            f"In right {ordinal.lower()} attempts, {', '.join(of_pairs)}; the first minus the second is "
             f"{points_text(difference)}"
         )
     else:
@@ -103,7 +135,7 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
         sides = ("after training", "before") if _differ_in_training(experiment, first, second) else None
         with_first, with_second = sides or (f"with `{first}`", f"with `{second}`")
         has_turns = any(len(arm.turns) > 1 for arm in experiment.arms)
-        attempts = f"{_ordinal(primary.turn)} attempts" if has_turns else f"Attempts on `{primary.set}`"
+        attempts = f"{ordinal} attempts" if has_turns else f"Attempts on `{primary.set}`"
         sentence = (
             f"{attempts} are right in {percent(rates.first)} "
             f"{with_first}, in {percent(rates.second)} {with_second}: {points_text(difference)}"
@@ -129,15 +161,10 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
     return blocks
 
 
-def _ordinal(turn: int) -> str:
-    return ORDINALS.get(turn, f"Turn-{turn}")
-
-
 def _solved_sentence(solved: Comparison) -> str:
-    counts = [f"{count:.1f}".removesuffix(".0") for count in (solved.n_first, solved.n_second)]
     return (
-        f"`{solved.first}` solves {counts[0]} of {solved.difference.n_tasks} tasks, `{solved.second}` {counts[1]}: "
-        f"{points_text(solved.difference)}"
+        f"`{solved.first}` solves {count_text(solved.n_first)} of {solved.difference.n_tasks} tasks, "
+        f"`{solved.second}` {count_text(solved.n_second)}: {points_text(solved.difference)}"
     )
 
 
@@ -181,7 +208,7 @@ def solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -
             for result in evaluated
         ]
         cells = [
-            f"{rate}{f'{count:.1f}'.removesuffix('.0')} ({percent(count / result.n)})"
+            f"{rate}{count_text(count)} ({percent(count / result.n)})"
             for rate, count, result in zip(rates, counts, evaluated, strict=True)
         ]
         rows.append([f"`{name}`: {budget}{f', mean of {len(arms)}' if len(arms) > 1 else ''}", *cells])
@@ -215,3 +242,81 @@ def _comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
     return f"The evidence supports {len(supported)} of {out_of}, corrected for their number (Holm): " + (
         f"{'; '.join(supported)}."
     )
+
+
+def arms_and_settings(of_kind: Reported, sizes: Mapping[str, int]) -> list[str]:
+    """Return blocks on the arms and the settings; `sizes` are the numbers of tasks of the evaluation sets."""
+    experiment = of_kind.experiment
+    sets = ", ".join(f"`{name}` ({n} {'task' if n == 1 else 'tasks'})" for name, n in sizes.items())
+    shared = len({arm.branch(1) for arm in experiment.arms}) < len(experiment.arms)
+    budgets = {
+        name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
+        for name, arms in experiment.repetitions.items()
+    }
+    controls = [turn for arm in experiment.arms for turn in arm.turns if turn.control]
+    shown = dict.fromkeys(f"with `feedback: {turn.feedback}`, {turn.control}" for turn in controls)
+    return [
+        "## Arms and settings",
+        f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
+        f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
+        f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
+        f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
+        *[f"Controls do not show the results of the attempt that they refine but, {'; '.join(shown)}."] * bool(shown),
+        *provenance.settings(experiment),
+        METRICS_EXPLAINED.format(own=of_kind.metrics_explained),
+    ]
+
+
+def limits(of_kind: Reported, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the limitations, folded those that do not concern the primary comparison.
+
+    `trained_on`: sentences on the tasks of a set that were trained on, by its name.
+    """
+    experiment = of_kind.experiment
+    arms, sets, primaries = experiment.arms, experiment.evaluated_sets, experiment.primaries
+    trained = {number for arm in arms for number, turn in enumerate(arm.turns, 1) if turn.adapter != "none"}
+    refines = any(len(arm.turns) > 1 for arm in arms)
+    first = primaries[0].set if primaries else sets[0].name
+    items = [
+        *registration.limits(experiment, of_kind.folder),
+        _scope_of_intervals(experiment),
+        "No arm answers first turns with the trained model, so a gain in later turns may come from better answers in "
+        "general, not from learning to refine."
+        if refines and trained and 1 not in trained
+        else "",
+        "No arm controls for the feedback: a gain in later turns may come without it."
+        if refines and not any(arm.is_control for arm in arms)
+        else "",
+        UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
+        *(f"`{task_set.name}`: {VALIDATION}" for task_set in sets if task_set.validation),
+        *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
+        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name == first),
+    ]
+    more = [
+        f"Few tasks can show only large differences: p < 0.05 takes at least {FEWEST_CHANGED} tasks that one arm "
+        "solves and the other does not. An unsupported difference may still exist.",
+        "Differences in one turn, and intervals in bold, are not corrected for their number."
+        if n_comparisons > 1
+        else "",
+        "Arms of equal budget spend equal numbers of attempts, not of tokens: refining prompts are longer. "
+        "Comparisons at equal tokens count a token read as much as one generated, or not at all; it takes less time."
+        if refines
+        else "",
+        *of_kind.limits,
+        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name != first),
+    ]
+    unfolded, rest = ("\n".join(f"- {item}" for item in some if item) for some in (items, more))
+    return ["## Limitations", unfolded, folded("More limitations", rest)]
+
+
+def _scope_of_intervals(experiment: Compared[Any]) -> str:
+    """Return which variation the intervals cover. Resampled tasks bring their own sampling noise with them."""
+    n_runs = len(experiment.training.seeds) if experiment.training else 0
+    if n_runs == 2:
+        return f"{TOO_FEW} Other intervals cover other tasks and other samples of the same model."
+    if n_runs > 2:
+        scope = f"other tasks, other samples and other training runs, estimated from {n_runs} of them"
+        shared = " All runs trained on the same tasks, whose choice the intervals do not cover."
+        return f"Intervals of arms with repeated trainings cover {scope}.{shared} Others do not."
+    missing = " They do not cover other training runs: there was one." if experiment.adapters else ""
+    return f"Intervals cover other tasks and other samples of the same model.{missing}"

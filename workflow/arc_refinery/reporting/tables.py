@@ -6,21 +6,26 @@ A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 | `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from arc_refinery.config import BaseArm, Compared
-from arc_refinery.evaluation.attempts import Results, TurnOfArms, n_tasks_with_budget_left, tasks_with_attempts
+from arc_refinery.evaluation.attempts import (
+    Results,
+    TurnOfArms,
+    n_tasks_with_budget_left,
+    tasks_in_all,
+    tasks_with_attempts,
+)
 from arc_refinery.evaluation.intervals import Estimate, estimate, estimate_difference
-from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE, VALID, Metric, counted, names
+from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED, UNIQUE, VALID
 from arc_refinery.evaluation.power import SIGNIFICANCE
-from arc_refinery.evaluation.sides import both_sides, run_means
+from arc_refinery.evaluation.sides import Values, both_sides, run_means
 from arc_refinery.evaluation.statistics import (
     Comparison,
     compare,
@@ -32,6 +37,7 @@ from arc_refinery.evaluation.statistics import (
 from arc_refinery.reporting.markdown import (
     DIFFERENCE,
     Columns,
+    count_text,
     difference_text,
     estimate_text,
     markdown_table,
@@ -47,8 +53,6 @@ from arc_refinery.reporting.markdown import (
 
 PASS_AT = (1, 8, 64, 512)
 
-_Floats = NDArray[np.float64]
-
 
 def short_table(groups: Mapping[str, Sequence[pd.DataFrame]]) -> str:
     """Return what matters most of several groups of attempts (rows): a table of `per_task` for each repetition."""
@@ -62,14 +66,18 @@ def short_table(groups: Mapping[str, Sequence[pd.DataFrame]]) -> str:
     return markdown_table(["", "n tasks", "solved", "pass rate", UNIQUE, VALID], rows)
 
 
-def metrics_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
-    """Return the published metrics (rows) of several groups of attempts (columns), each a table of `per_task`."""
-    rows: list[list[str]] = [["n tasks", *(str(len(metrics)) for metrics in columns.values())]]
-    for metric in names(own):
-        write = solved_text if metric in counted(own) else share_text
-        cells = [write(list(metrics[metric])) if len(metrics) else "–" for metrics in columns.values()]
-        rows.append([metric, *cells])
-    return markdown_table(["", *columns], rows)
+def metrics_table(
+    title: str, columns: Mapping[str, pd.DataFrame], metrics: Sequence[str], counted: Sequence[str] = ()
+) -> str:
+    """Return shares (rows) of several groups of attempts (columns), each a table with a row per task.
+
+    `counted`: those that are 0 or 1 per task, so that tasks can be counted.
+    """
+    rows: list[list[object]] = [["n tasks", *map(len, columns.values())]]
+    for metric in metrics:
+        write = solved_text if metric in counted else share_text
+        rows.append([metric, *(write(list(table[metric])) if len(table) else "–" for table in columns.values())])
+    return markdown_table([title, *columns], rows)
 
 
 def metrics_csv(columns: Mapping[str, pd.DataFrame], path: Path) -> None:
@@ -93,15 +101,15 @@ def sampled_by(branch: str) -> str:
     return f" ({by})" if by else ""
 
 
-def published_table(columns: Mapping[str, pd.DataFrame], own: Sequence[Metric]) -> str:
+def published_table(columns: Mapping[str, pd.DataFrame], metrics: Sequence[str]) -> str:
     """Return the published form: one line per arm or turn, one column per metric (%, means over tasks), maxima bold."""
-    means = pd.DataFrame({name: 100 * metrics[names(own)].mean() for name, metrics in columns.items()}).T.round(1)
+    means = pd.DataFrame({name: 100 * table[[*metrics]].mean() for name, table in columns.items()}).T.round(1)
     best = means.max().where(means.max() > means.min())  # no maximum if all are equal
     rows = [
         [name, *(f"**{value:.1f}**" if value == best[metric] else f"{value:.1f}" for metric, value in line.items())]
         for name, line in means.iterrows()
     ]
-    return markdown_table(["%", *names(own)], rows)
+    return markdown_table(["%", *metrics], rows)
 
 
 def comparisons(experiment: Compared[Any], set_name: str, metrics: Mapping[str, pd.DataFrame]) -> list[Comparison]:
@@ -126,7 +134,7 @@ def _label(experiment: Compared[Any], name: str, runs: Sequence[Sequence[BaseArm
 COMPARISON: Columns[Comparison] = {
     "arms": (lambda c: f"`{c.first}` − `{c.second}`{runs_in_brackets(c.difference)}", ""),
     "solved": (
-        lambda c: f"{_count(c.n_first)} − {_count(c.n_second)} of {c.difference.n_tasks}",
+        lambda c: f"{count_text(c.n_first)} − {count_text(c.n_second)} of {c.difference.n_tasks}",
         "tasks that each arm solved; of repeated arms, their mean",
     ),
     "points": DIFFERENCE["points"],
@@ -148,49 +156,31 @@ COMPARISON: Columns[Comparison] = {
 }
 
 
-def _count(tasks: float) -> str:
-    return f"{tasks:.1f}".removesuffix(".0")
-
-
 class PairedMetric(NamedTuple):
     """Means of a metric of two arms in one turn, over the tasks that both have attempts on, and their difference."""
 
     first: float
     second: float
     difference: Estimate
+    title: str
 
     @classmethod
-    def of(cls, first: Sequence[NDArray[np.float64]], second: Sequence[NDArray[np.float64]]) -> "PairedMetric":
-        """Compare the values of two arms: (tasks,) of each run."""
-        return cls(float(np.mean(first)), float(np.mean(second)), estimate_difference(first, second))
+    def of(
+        cls, first: Sequence[Values], second: Sequence[Values], is_paired: bool = True, title: str = ""
+    ) -> "PairedMetric":
+        """Compare (tasks,) values of each run of two arms, which are paired by task and, if `is_paired`, by run."""
+        return cls(float(np.mean(first)), float(np.mean(second)), estimate_difference(first, second, is_paired), title)
 
 
 # Values of some metrics by pair of arms, then by turn
 TurnDifferences: TypeAlias = Mapping[tuple[str, str], Mapping[int, Mapping[str, PairedMetric]]]
 
 
-def turn_differences_table(turns: TurnDifferences) -> str:
-    """Compare the pass rates of arms turn by turn, on the tasks that both have attempts on."""
-    rows = [
-        [f"turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
-        for (first, second), by_turn in turns.items()
-        for number, differences in by_turn.items()
-    ]
-    return markdown_table(["turn by turn", *_turn_header(turns)], rows) if rows else ""
-
-
-def refining_headline(experiment: Compared[Any], sets: Mapping[str, TurnDifferences]) -> str:
-    """Compare later turns with real feedback: one line per set and comparison."""
-    rows = [
-        [f"`{name}`, turn {number}: `{first}` − `{second}`", *_turn_cells(differences)]
-        for name, turns in sets.items()
-        for (first, second), by_turn in turns.items()
-        if not any(arm.is_control for compared in (first, second) for arm in experiment.arms_called(compared))
-        for number, differences in by_turn.items()
-        if number > 1
-    ]
-    header = _turn_header(*sets.values())
-    return markdown_table(["refining turns, difference in points", *header], rows) if rows else ""
+def turns_table(title: str, rows: Mapping[str, Mapping[str, PairedMetric]]) -> str:
+    """Return differences of arms in single turns, one line per title; empty without any."""
+    names = ["pass rate" if name == PASS_RATE else name for name in next(iter(rows.values()), {})]
+    lines = [[name, *_turn_cells(metrics)] for name, metrics in rows.items()]
+    return markdown_table([title, "n tasks", *names, "pass rate per training"], lines) if lines else ""
 
 
 def turn_differences(experiment: Compared[Any], results: Results) -> TurnDifferences:
@@ -218,7 +208,7 @@ def _differences_of_pair(
         n_attempts = min(arm.turns[number - 1].n_predictions for arm in arms)
         whole = {arm.name: results.metrics_of_turn(arm, number) for arm in arms}
         equal = {arm.name: results.metrics_of_turn(arm, number, n_attempts) for arm in arms}
-        task_ids = [task_id for task_id in results.task_ids if all(task_id in table.index for table in whole.values())]
+        task_ids = tasks_in_all([*whole.values()], results.task_ids)
         if task_ids:
             by_turn[number] = {}
             for metric in (PASS_RATE, *(own.name for own in results.metrics if own.is_of_turns), UNIQUE):
@@ -240,7 +230,7 @@ def contrast(experiment: Compared[Any], results: Results, pairs: Sequence[tuple[
     runs = [experiment.paired_runs(*names) for names in pairs]
     arms = {arm.name: arm for paired in runs for run in paired for two in run for arm in two}
     rates = {name: results.metrics_of_turn(arm, turn)[PASS_RATE] for name, arm in arms.items()}
-    task_ids = [task_id for task_id in results.task_ids if all(task_id in rate.index for rate in rates.values())]
+    task_ids = tasks_in_all([*rates.values()], results.task_ids)
     first, second = (
         np.array(
             run_means([[rates[a.name].loc[task_ids] - rates[b.name].loc[task_ids] for a, b in run] for run in paired])
@@ -253,56 +243,44 @@ def contrast(experiment: Compared[Any], results: Results, pairs: Sequence[tuple[
 
 def first_attempts_table(experiment: Compared[Any], results: Results) -> str:
     """Compare later turns of arms with first attempts of arms of one turn, at the tasks that were refined."""
-    rows = [
-        [
-            f"turn {number} of `{first}` − {'further ' * is_further}first attempts of `{second}`",
-            paired.difference.n_tasks,
-            percent(paired.first),
-            percent(paired.second),
-            *_turn_cells({PASS_RATE: paired})[1:],
-        ]
-        for first, second in experiment.compared
-        for number, (paired, is_further) in _against_first_attempts(experiment, results, first, second).items()
-    ]
+    rows = [row for pair in experiment.compared for row in _against_first_attempts(experiment, results, *pair)]
     header = ["one more attempt", "n tasks", "of this turn", "first attempts", "difference", "per training"]
     return markdown_table(header, rows) if rows else ""
 
 
 def _against_first_attempts(
     experiment: Compared[Any], results: Results, first: str, second: str
-) -> dict[int, tuple[PairedMetric, bool]]:
-    """Return pass rates by turn, and whether the first attempts come after those that both arms share.
+) -> Iterator[list[object]]:
+    """Yield a row for each later turn of the first arm, if the second one has a single turn.
 
-    Arms that share the first turn of the same model differ in what they do next: refine, or try again.
+    Arms that share the first turn of the same model differ in what they do next: refine, or try again. Then the second
+    one's first attempts are those after the shared ones.
     """
     runs = experiment.paired_runs(first, second)
     pairs = [pair for run in runs for pair in run]
     n_turns = min(len(arm.turns) for arm, _ in pairs)
-    if n_turns == 1 or any(len(other.turns) > 1 for _, other in pairs):
-        return {}
+    if any(len(other.turns) > 1 for _, other in pairs):
+        return
     is_further = all(arm.branch(1) == other.branch(1) for arm, other in pairs)
     starts = {other.name: arm.turns[0].n_predictions * is_further for arm, other in pairs}
     if any(other.turns[0].n_predictions <= starts[other.name] for _, other in pairs):
-        return {}
-    by_turn = {}
+        return
     for number in range(2, n_turns + 1):
         refined = {arm.name: results.metrics_of_turn(arm, number) for arm, _ in pairs}
-        task_ids = [task for task in results.task_ids if all(task in table.index for table in refined.values())]
+        task_ids = tasks_in_all([*refined.values()], results.task_ids)
         if not task_ids:
             continue
         attempts = {other.name: results.attempts_of_turn(other, 1) for _, other in pairs}
         rates = {name: table.loc[task_ids, PASS_RATE] for name, table in refined.items()}
         for name, table in attempts.items():
             rates[name] = results.per_task(table[table["sample"] >= starts[name]], task_ids)[PASS_RATE]
-        values = [run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)]
-        by_turn[number] = PairedMetric.of(*values), is_further
-    return by_turn
-
-
-def _turn_header(*sets: TurnDifferences) -> list[str]:
-    every = (metrics for turns in sets for by_turn in turns.values() for metrics in by_turn.values())
-    metrics = next(every, {})
-    return ["n tasks", *("pass rate" if name == PASS_RATE else name for name in metrics), "pass rate per training"]
+        own, others = (
+            run_means([[rates[arm.name] for arm in repeated] for repeated in side]) for side in both_sides(runs)
+        )
+        paired = PairedMetric.of(own, others)
+        title = f"turn {number} of `{first}` − {'further ' * is_further}first attempts of `{second}`"
+        shares = percent(paired.first), percent(paired.second)
+        yield [title, len(task_ids), *shares, *_turn_cells({PASS_RATE: paired})[1:]]
 
 
 def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:
@@ -321,11 +299,11 @@ def equal_tokens_tables(experiment: Compared[Any], results: Results) -> list[str
         return []
     titles = ["tokens per task, unlimited", "solved", "points"]
     rows = [
-        [f"{limited.title}{runs_in_brackets(limited.difference)}", limited.spent, limited.solved, limited.points]
-        for limited in generated
+        [f"{title}{runs_in_brackets(difference)}", spent, solved, difference_text(difference)]
+        for title, spent, solved, difference in generated
     ]
     with_prompts = [
-        [once.title, once.spent, once.points, again.spent, again.points]
+        [once.title, once.spent, difference_text(once.difference), again.spent, difference_text(again.difference)]
         for once, again in zip(shared, unshared, strict=True)
     ]
     more_titles = ["tokens per task", "points", "prompt per attempt: tokens per task", "points"]
@@ -343,10 +321,6 @@ class _Limited(NamedTuple):
     solved: str
     difference: Estimate
 
-    @property
-    def points(self) -> str:
-        return difference_text(self.difference)
-
 
 def _at_equal_tokens(experiment: Compared[Any], results: Results, cost: str) -> list[_Limited]:
     """Compare arms at equal tokens; `cost`: column of an attempt's tokens."""
@@ -354,7 +328,7 @@ def _at_equal_tokens(experiment: Compared[Any], results: Results, cost: str) -> 
     task_ids = results.task_ids
     spent = {name: spent_tokens(attempts, task_ids, cost) for name, attempts in attempts_by_arm.items()}
 
-    def solved(pair: tuple[BaseArm, BaseArm]) -> list[_Floats]:
+    def solved(pair: tuple[BaseArm, BaseArm]) -> list[Values]:
         tokens = np.minimum(*(spent[arm.name] for arm in pair))
         return [solved_within(attempts_by_arm[arm.name], task_ids, tokens, cost) for arm in pair]
 
@@ -369,7 +343,7 @@ def _at_equal_tokens(experiment: Compared[Any], results: Results, cost: str) -> 
             _Limited(
                 f"`{first}` − `{second}`",
                 f"{mean_spent[0]:.0f} / {mean_spent[1]:.0f}",
-                f"{_count(np.mean(a, axis=0).sum())} − {_count(np.mean(b, axis=0).sum())} of {difference.n_tasks}",
+                f"{' − '.join(count_text(np.mean(runs, axis=0).sum()) for runs in (a, b))} of {difference.n_tasks}",
                 difference,
             )
         )
@@ -396,33 +370,27 @@ def pass_at_k_table(results: Results, turns: Iterable[TurnOfArms]) -> str:
     return markdown_table(["", "n tasks", *(f"pass@{k}" for k in ks)], rows)
 
 
-def spending_table(results: Results, arms: Iterable[BaseArm], has_guesses: bool) -> str:
-    """Return what each arm spent, and perhaps the score of a submission of two guesses."""
-    n = len(results.task_ids)
-    rows = []
+def spending(results: Results, arms: Iterable[BaseArm], has_guesses: bool) -> list[str]:
+    """Return a table of what each arm spent, perhaps with the score of two guesses, and a sentence on budgets left."""
+    n, rows, unspent = len(results.task_ids), [], []
     for arm in arms:
         attempts = results.attempts_of_arm(arm)
+        if n_left := n_tasks_with_budget_left(attempts, arm, results.task_ids):
+            unspent.append(f"{n_left} of {n} tasks in `{arm.name}`")
         truncated = float((attempts["finish_reason"] == "length").mean()) if len(attempts) else 0.0
         rows.append(
             [
                 f"`{arm.name}`",
                 arm.budget,
                 f"{len(attempts) / n:.1f}",
-                f"{n_tasks_with_budget_left(attempts, arm, results.task_ids)}/{n}",
+                f"{n_left}/{n}",
                 f"{attempts['tokens'].sum() / n:.0f}",
                 f"{attempts['tokens_unshared'].sum() / n:.0f}",
                 percent(truncated),
                 *([solved_text(list(two_guess_scores(attempts, results.task_ids)))] if has_guesses else []),
             ]
         )
-    header = [
-        "arm",
-        "budget",
-        "attempts per task",
-        "tasks with budget left",
-        "tokens per task",
-        "prompt per attempt",
-        "completions truncated",
-        *(["two guesses"] if has_guesses else []),
-    ]
-    return markdown_table(header, rows)
+    header = ["arm", "budget", "attempts per task", "tasks with budget left", "tokens per task", "prompt per attempt"]
+    table = markdown_table([*header, "completions truncated", *["two guesses"] * has_guesses], rows)
+    sentence = f"If a task has nothing to refine, the rest of its budget stays unspent: {', '.join(unspent)}."
+    return [table, *([sentence] if unspent else [])]

@@ -111,6 +111,5 @@ class Reported(kind.Reported):
         return provenance.left_out(lines, "All questions were used.")
 
     def sections(self, metrics: Mapping[tuple[str, str], pd.DataFrame], files: Attachments) -> list[str]:
-        arm = self.experiment.arms_called(self.arm_to_show)[0]
-        evaluated = (self.results(name, [arm]) for name in self.experiment.set_names)
+        evaluated = (self.results(name) for name in self.experiment.set_names)
         return folded_section("Tokens of one episode", mask_section(self.experiment, self.folder, files, evaluated))

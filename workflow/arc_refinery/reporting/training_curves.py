@@ -1,7 +1,7 @@
-"""Training curves: one panel for each group of metrics that was logged."""
+"""A training's log as a table, and its curves: one panel for each group of metrics that was logged."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,61 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from arc_refinery.reporting.publish import DASHES, line_colors, save
-from arc_refinery.reporting.training_log import Log
-from arc_refinery.training.log import Decision
+from arc_refinery.training.log import Choice, Decision, HeldoutResult, LoggedStep, read_lines
 from arc_refinery.training.rewards import REWARD_TERM
+
+
+@dataclass(slots=True)
+class Log:
+    """Parsed training log."""
+
+    steps: pd.DataFrame = field(default_factory=pd.DataFrame)  # in order: `step`, all metrics
+    checks: list[HeldoutResult] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    choice: Choice | None = None
+
+    @property
+    def is_grpo(self) -> bool:
+        return "reward" in self.steps
+
+    @property
+    def n_steps(self) -> int:
+        return int(self.steps["step"].max())
+
+    @property
+    def window(self) -> int:
+        """Number of steps in a mean: a tenth of all."""
+        return max(1, len(self.steps) // 10)
+
+    @property
+    def reward_terms(self) -> list[str]:
+        """Metrics that are terms of the reward."""
+        return [str(name) for name in self.steps if str(name).startswith(REWARD_TERM)]
+
+    def first_and_last(self, metric: str) -> tuple[float, float]:
+        """Return the means of a metric over the first and the last tenth of the steps; nan if it is missing there."""
+        values = self.steps[metric]
+        return float(values.iloc[: self.window].mean()), float(values.iloc[-self.window :].mean())
+
+
+def read_log(path: Path) -> Log:
+    """Read a training.jsonl; raises `RecordError`."""
+    log = Log()
+    steps: list[LoggedStep] = []
+    for line in read_lines(path):
+        match line:
+            case HeldoutResult():
+                log.checks.append(line)
+            case Decision():
+                log.decisions.append(line)
+            case Choice():
+                log.choice = line
+            case dict() if "reward" in line or "loss" in line:  # other lines are summaries
+                steps.append(line)
+            case _:
+                pass
+    log.steps = pd.DataFrame(steps).apply(pd.to_numeric)  # values that are not finite are null in the log, nan here
+    return log
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +122,36 @@ PANELS = (
     CurvesPanel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
     CurvesPanel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
-# Metrics of several trainings, one panel each
-RUNS_METRICS = {
+# Metrics of a step and their titles in the report; any may be missing from a log
+METRIC_TITLES = {
     "reward": "mean reward",
+    "reward/max": "best reward of a step",
+    "loss": "loss (nats/token)",  # SFT only; the loss of GRPO is not informative
+    "mean_token_accuracy": "token accuracy",
+    "share/solved": "share of completions that solve their task",
     "share/zero_variance": "share of groups with equal rewards",
-    "share/truncated": "share of completions truncated",
-    "completions/mean_length": "completion length (tokens)",
+    "share/calling": "share of episodes that call a tool",
+    "share/faulty_calls": "share of faulty calls",
+    "calls": "calls per episode",
+    "share/improved": "share of second turns with a higher reward than the first",
     "kl": "KL from the start (nats/token)",
+    "entropy": "entropy (nats/token)",
+    "completions/mean_length": "completion length (tokens)",
+    "share/truncated": "share of completions truncated",
+    "reward/truncated": "mean reward of truncated completions",
+    "unique_tokens/finished": "unique tokens / tokens, completions not truncated",
+    "repetition": "share of repeated 4-grams",
+    "share/no_code": "share of completions without a program",
+    "share/error": "share of completions that fail with an error",
+    "share/invalid_output": "share of completions with invalid outputs",
+    "share/timeout": "share of completions that time out",
+    "share/memory": "share of completions that run out of memory",
+    "sampling/sampling_logp_difference/mean": "log-probability gap, trainer to sampler",
     "grad_norm": "gradient norm before clipping",
 }
-TUNING_METRICS = {"loss": "loss (nats/token)", "mean_token_accuracy": "token accuracy"}
+# Metrics of several trainings, one panel each
+RUNS_METRICS = ("reward", "share/zero_variance", "share/truncated", "completions/mean_length", "kl", "grad_norm")
+TUNING_METRICS = ("loss", "mean_token_accuracy")
 LEGEND_WIDTH = 100  # letters of a line of the legend
 COLLAPSE_MARK: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 9, "markeredgewidth": 2.0}
 DECISION_LINE: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.0}
@@ -93,43 +165,48 @@ CHECK_MARK: dict[str, Any] = {
 ADAPTER_MARK: dict[str, Any] = {**CHECK_MARK, "marker": "*", "markersize": 14, "markerfacecolor": "#E69F00"}
 
 
+def panel_grid(n: int, n_columns: int, heights: tuple[float, float], x_label: str) -> tuple[Figure, Sequence[Axes]]:
+    """Return n panels with one x axis in a figure; `heights`: inches of a row, and of what surrounds the rows."""
+    n_rows = -(-n // n_columns)
+    figure = Figure(figsize=(9.5, heights[0] * n_rows + heights[1]), layout="constrained")
+    panels = figure.subplots(n_rows, n_columns, sharex=True, squeeze=False).flatten()
+    for axes in panels[n:]:
+        axes.remove()
+    for axes in panels[max(0, n - n_columns) : n]:
+        axes.set_xlabel(x_label)
+        axes.tick_params(labelbottom=True)
+    return figure, list(panels[:n])
+
+
 def training_plot(log: Log, path: Path) -> None:
     """Draw the metrics of each training step, in the panels whose metrics were logged."""
     terms = CurvesPanel("terms of the reward", {name: name.removeprefix(REWARD_TERM) for name in log.reward_terms})
     panels_in_order = [PANELS[0], terms, *PANELS[1:]]
     logged = [panel for panel in panels_in_order if any(name in log.steps for name in panel.lines)]
     logged = [panel for panel in logged if "loss" not in panel.lines or not log.is_grpo]
-    n_rows = (len(logged) + 1) // 2
-    figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4), layout="constrained")
-    panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    for axes, panel in zip(panels, logged, strict=False):
+    figure, panels = panel_grid(len(logged), 2, (2.3, 0.4), "optimizer step")
+    for axes, panel in zip(panels, logged, strict=True):
         _training_panel(axes, panel, log)
-    for axes in panels[len(logged) :]:
-        axes.remove()
-    for axes in panels[max(0, len(logged) - 2) : len(logged)]:
-        axes.set_xlabel("optimizer step")
-        axes.tick_params(labelbottom=True)
     for step in {decision.step for decision in log.decisions}:
-        words = ", then ".join(_action(decision) for decision in log.decisions if decision.step == step)
-        look = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
+        actions = ["stopped" if line.action == "stop" else "collapsed" for line in log.decisions if line.step == step]
+        words = ", then ".join(actions)
+        look: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "top", "fontsize": 8}
         panels[0].annotate(f"{words} ", (step, 1.0), xycoords=("data", "axes fraction"), **look)
     figure.legend(handles=_training_legend(log), loc="outside lower center", ncols=3)
     save(figure, path)
 
 
-def runs_plot(groups: Mapping[str, Mapping[str, Log]], titles: Mapping[str, str], path: Path) -> None:
-    """Draw the rolling means of trainings, with their collapses, in one panel per metric; `titles` has these.
+def runs_plot(groups: Mapping[str, Mapping[str, Log]], metrics: Sequence[str], path: Path) -> None:
+    """Draw the rolling means of trainings, with their collapses, in one panel per metric that was logged.
 
     Trainings of a group differ only in their seeds: their mean is drawn while all of them run, with a band from the
     lowest to the highest.
     """
     logs = [log for group in groups.values() for log in group.values()]
-    metrics = [name for name in titles if any(name in log.steps for log in logs)]
-    n_rows = (len(metrics) + 1) // 2
-    figure = Figure(figsize=(9.5, 2.3 * n_rows + 0.4 + 0.1 * len(groups)), layout="constrained")
-    panels = figure.subplots(n_rows, 2, sharex=True, squeeze=False).flatten()
-    for axes, metric in zip(panels, metrics, strict=False):
-        axes.set_title(titles[metric], loc="left")
+    metrics = [name for name in metrics if any(name in log.steps for log in logs)]
+    figure, panels = panel_grid(len(metrics), 2, (2.3, 0.4 + 0.1 * len(groups)), "optimizer step")
+    for axes, metric in zip(panels, metrics, strict=True):
+        axes.set_title(METRIC_TITLES[metric], loc="left")
         for (name, group), color, dashes in zip(groups.items(), line_colors(len(groups)), cycle(DASHES), strict=False):
             smooth = {run: _rolling_mean(log, metric) for run, log in group.items() if metric in log.steps}
             if smooth:
@@ -144,11 +221,6 @@ def runs_plot(groups: Mapping[str, Mapping[str, Log]], titles: Mapping[str, str]
                     axes.plot(values, color=color, linewidth=0.6, alpha=0.5)
                 for decision in group[run].decisions:
                     axes.plot(values[: decision.step].iloc[-1:], color=color, **COLLAPSE_MARK)
-    for axes in panels[len(metrics) :]:
-        axes.remove()
-    for axes in panels[max(0, len(metrics) - 2) : len(metrics)]:
-        axes.set_xlabel("optimizer step")
-        axes.tick_params(labelbottom=True)
     handles, labels = panels[0].get_legend_handles_labels()
     more = [("collapse", COLLAPSE_MARK)] if any(log.decisions for log in logs) else []
     handles += [Line2D([], [], color="black", **look) for _, look in more]
@@ -161,10 +233,6 @@ def runs_plot(groups: Mapping[str, Mapping[str, Log]], titles: Mapping[str, str]
 def _rolling_mean(log: Log, metric: str) -> "pd.Series[float]":
     """Return a metric's mean over the guard's window up to each step, by step."""
     return log.steps.set_index("step")[metric].dropna().rolling(log.window, min_periods=1).mean()
-
-
-def _action(decision: Decision) -> str:
-    return "stopped" if decision.action == "stop" else "collapsed"
 
 
 def _training_panel(axes: Axes, panel: CurvesPanel, log: Log) -> None:
