@@ -216,8 +216,12 @@ WRONG: dict[str, tuple[Change, str]] = {
         "`model.template",
     ),
     "two revisions of one repository": (
-        lambda c: c.update(
-            models={"x": c["model"] | {"path": "a/m"}, "y": c["model"] | {"path": "a/m", "revision": "v2"}}
+        lambda c: (
+            c["model"].update(template="learned"),
+            c.update(
+                problems={"source": "hub", "repository": "a/m", "filename": "f"},
+                arc={"template_rows": {"source": "hub", "repository": "a/m", "files": "*", "revision": "v2"}},
+            ),
         ),
         "a/m",
     ),
@@ -302,10 +306,6 @@ WRONG: dict[str, tuple[Change, str]] = {
     "a seed of 33 bits": (lambda c: c.update(seed=2**32), "seed"),
     "a seed below zero": (lambda c: c.update(seed=-1), "seed"),
     "a time for a seed of training": (lambda c: c["training"].update(seeds=[20261125123456]), "training.seeds.0"),
-    "a seed of 33 bits for an arm": (
-        lambda c: c["evaluation"]["arms"][0].update(seed=2**32),
-        "evaluation.arms.0.seed",
-    ),
     "a seed of 33 bits for all arms": (lambda c: c["evaluation"].update(seeds=[1, 2**40]), "evaluation.seeds.1"),
     "a seed of 33 bits for a set": (lambda c: c["evaluation"]["sets"][0].update(seed=2**70), "evaluation.sets.0.seed"),
     "a program with 10**18 MB": (lambda c: c.update(sandbox={"memory_mb": 10**18}), "sandbox.memory_mb"),
@@ -815,6 +815,11 @@ GONE_KEYS = [
     "training.grpo.keep_best",
     "training.guard.max_kl",
     "training.sft.loss_type",
+    "refinement.select",
+    "evaluation.arms.1.turns.1.temperature",
+    "evaluation.arms.1.turns.1.model",
+    "evaluation.arms.1.seed",
+    "evaluation.sets.0.leave_out_too_large",
     "model.kv_cache_dtype",
     "sandbox.wall_seconds",
     "resources.train.gpu_cuda",

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from arc_refinery.config.base import Name, PositiveInt, Strict, run_and_step
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.training import SFT, TRAINED
 
 # A kind declares it after its sections: the tables of config/README.md list the keys in that order
@@ -108,6 +109,10 @@ AnyArm = TypeVar("AnyArm", bound=BaseArm)
 
 class Compared(Experiment, Generic[AnyArm]):
     """An experiment whose `evaluation` has `arms`."""
+
+    @property
+    def sampler(self) -> ModelConfig:
+        return self.model
 
     report_tables: ClassVar[Mapping[str, str]] = {"attempts": "<results>/attempts.parquet"}
 

@@ -146,14 +146,21 @@ GONE = {
         "it has one value now; remove it"
     ),
     r"training\.guard\.(max_truncated|max_repetition|min_reward|max_kl)": "it has one value now; remove it",
-    r"training\.sft\.(loss_type|demonstrations\.n_parents)": "it has one value now; remove it",
+    r"training\.sft\.(loss_type|weight_decay|demonstrations\.(n_parents|max_pass_rate))": (
+        "it has one value now; remove it"
+    ),
+    r"(refinement|evaluation\.arms\.turns)\.select": "it has one value now; remove it",
     r"(model|models\.[^.]*)\.kv_cache_dtype": "vLLM's cache has the precision of the weights; remove it",
     r"sandbox\.wall_seconds": "it is twice cpu_seconds, and at least 10 seconds; remove it",
     r"resources\.\w+\.(gpu_capability|gpu_cuda)": (
         "set `gpus_minimum_capability` or `gpus_minimum_runtime` with `--set-resources` (docs/run.md)"
     ),
     r"resources\.cpu\.(disk_mb|gpus|gpu_mem_mb)": "such jobs use no GPU and 2,000 MB of disk; remove it",
-    r"evaluation\.arms\.turns\.(select|n_parents|include_errors)": "set it for all turns, in `refinement`",
+    r"evaluation\.arms\.turns\.(n_parents|include_errors|history)": "set it for all turns, in `refinement`",
+    r"evaluation\.arms\.turns\.temperature": "set it for all turns, in `sampling`",
+    r"models|evaluation\.arms\.turns\.model": "one model samples all turns, `model`; remove it",
+    r"evaluation\.arms\.seed": "set it for all arms, in `evaluation.seeds`",
+    r"evaluation\.sets\.leave_out_too_large": "name a file with the tasks to keep, in `only`",
     r"training\.evaluated_tasks": "tasks that are evaluated are left out of training; remove it",
     r"sampling\.(use_data_augmentation|test_inputs)|template_rows": "it is a key of the section `arc` now",
     r"parts\.use_data_augmentation": "it is `arc.augment_parts` now",

@@ -82,12 +82,6 @@ class Wanted(NamedTuple):
         return ""
 
 
-def model_folder(key: str, model: ModelConfig) -> Wanted:
-    """The model's config.json; for hub names, a path that always exists."""
-    folder = Path() if model.download else Path(model.path, "config.json")
-    return Wanted(f"{key}.path", folder, "a folder with a model, or a hub name", "either")
-
-
 class SampledTogether(NamedTuple):
     """Completions that are sampled at a time with transformers, for the estimate of a GPU's memory."""
 
@@ -126,16 +120,18 @@ class Experiment(Strict):
 
     def files_named(self) -> list[Wanted]:
         """Files and folders that the config names."""
-        return [model_folder("model", self.model)]
+        # for hub names, a path that always exists
+        folder = Path() if self.model.download else Path(self.model.path, "config.json")
+        return [Wanted("model.path", folder, "a folder with a model, or a hub name", "either")]
 
     def faults_of_contents(self) -> list[str]:
         """Return what is wrong inside files that the config names."""
         return []
 
     @property
-    def samplers(self) -> Mapping[str, ModelConfig]:
-        """Models that jobs of their own sample from, by their keys in the config."""
-        return {}
+    def sampler(self) -> ModelConfig | None:
+        """The model that jobs of their own sample from; None: only training samples."""
+        return None
 
     @property
     def sampled_together(self) -> SampledTogether:

@@ -36,6 +36,9 @@ class PolicyGradient(Optimizer):
         "`best-of-4` or another number, `others` (on-policy turns and tool use), or `file.py:name`, a function of "
         "your own.",
     )
+    weight_decay: Annotated[NonNegativeFloat, TRL] = Field(
+        0.0, description="Weight decay of AdamW, on the adapter's weights."
+    )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."
     )

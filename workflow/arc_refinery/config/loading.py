@@ -164,12 +164,9 @@ def _faults_of_places(experiment: Experiment) -> list[str]:
 
 
 def _faults_of_weights(experiment: Experiment) -> list[str]:
-    models = {model.path for model in (experiment.model, *experiment.samplers.values()) if not model.download}
-    return [
-        f"{Path(path, name)}: no such file; expected the weights of the model"
-        for path in sorted(models)
-        for name in missing_weights(Path(path))[:1]
-    ]
+    path = Path(experiment.model.path)
+    missing = [] if experiment.model.download else missing_weights(path)
+    return [f"{path / name}: no such file; expected the weights of the model" for name in missing[:1]]
 
 
 def _faults_of_lora(experiment: Experiment) -> list[str]:
@@ -209,11 +206,12 @@ def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
     """Return a line for each kind of job whose environment lacks what its settings need: vLLM, or torch for GPUs."""
     if any(map(os.environ.get, ("ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"))):  # they have all jobs' packages
         return []
-    samplers = [(f"{key}.backend", str(model.backend), model.backend) for key, model in experiment.samplers.items()]
+    sampler = experiment.sampler
+    sampling = [("model.backend", str(sampler.backend), sampler.backend)] if sampler else []
     samplers_of_runs = {run.grpo.sampler for run in experiment.runs.values()}
     trainings = [("training.grpo.sampler", name, _backend(name)) for name in samplers_of_runs]
     warnings = []
-    for kind, settings in (("sample", samplers), ("train", trainings)):
+    for kind, settings in (("sample", sampling), ("train", trainings)):
         needs: Needs = getattr(experiment.resources, kind)  # both kinds may ask for GPUs
         packages = Path(sysconfig.get_path("purelib"))
         if needs.venv:

@@ -8,7 +8,7 @@ from math import isinf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared, Primary
@@ -19,22 +19,19 @@ from arc_refinery.config.base import (
     ConfigError,
     Line,
     Name,
-    RunName,
     Strict,
-    explain,
-    faults_of,
     marked,
     run_and_step,
     sections_in,
 )
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
+from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.rewards import Functions
-from arc_refinery.config.sampling import ModelConfig, Sandbox
+from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.refining.config.evaluation import Arm, Evaluation
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, REWARDS
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling, Thinking
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
@@ -44,12 +41,8 @@ from arc_refinery.refining.config.training import Training
 class SamplingPlan(NamedTuple):
     """What completions are sampled with."""
 
-    model: PromptedModel
     adapter: str | None
     seed: int
-    temperature: float
-    top_p: float
-    max_output_tokens: int
 
 
 class Refining(Compared[Arm]):
@@ -63,11 +56,6 @@ class Refining(Compared[Arm]):
     usual_reward: ClassVar[str] = "solved"  # default of training.grpo.rewards
     forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
     model: PromptedModel = Field(description="The model that answers.")
-    models: Mapping[RunName, Mapping[str, Any]] = Field(
-        {},
-        description="Other models that can sample turns of arms, by name: the keys of `model` that differ. Prompts are "
-        "those of `model`.",
-    )
     problems: Problems | None = Field(None, description="Source of the training problems.")
     parts: Parts | None = Field(None, description="Split of the training tasks.")
     sampling: Sampling = Field(description="Sampling of completions, for training tasks and evaluation.")
@@ -97,7 +85,7 @@ class Refining(Compared[Arm]):
         ]
 
     def files_named(self) -> list[Wanted]:
-        wanted = [model_folder(key, model) for key, model in self.all_models.items()]
+        wanted = super().files_named()
         what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or a template's name: "
         what += self.templates
         wanted += [Wanted("model.template", Path(path), what) for path in self.template_files()[:1]]
@@ -125,10 +113,6 @@ class Refining(Compared[Arm]):
         return faults_of_files(checks)
 
     @property
-    def samplers(self) -> dict[str, PromptedModel]:
-        return self.all_models
-
-    @property
     def sampled_together(self) -> SampledTogether:
         return SampledTogether(self.sampling.batch_size, self.sampling.max_output_tokens)
 
@@ -145,29 +129,6 @@ class Refining(Compared[Arm]):
         length = min(self.model.window, self.training.max_seq_length)
         on_policy = self.training.grpo is not None and self.training.grpo.rollout == "on-policy"
         return TrainedRow(length, length if on_policy else self.training.max_completion_length)
-
-    @cached_property
-    def other_models(self) -> dict[str, PromptedModel]:
-        """The models of `models`; raises `ValueError` for a wrong key."""
-        usual, models = self.model.model_dump(exclude={"revision"}), {}
-        for name, changes in self.models.items():
-            try:
-                models[name] = type(self.model).model_validate(usual | dict(changes))
-            except ValidationError as error:
-                raise ValueError(
-                    "; ".join(f"models.{name}.{explain(fault, type(self.model))}" for fault in faults_of(error))
-                ) from None
-        return models
-
-    @property
-    def all_models(self) -> dict[str, PromptedModel]:
-        """All models by their keys in the config."""
-        return {"model": self.model} | {f"models.{name}": model for name, model in self.other_models.items()}
-
-    def n_threads(self, kind: str) -> int:
-        if kind == "sample":
-            return max(model.n_threads for model in self.all_models.values())
-        return super().n_threads(kind)
 
     @property
     def plan(self) -> Plan | None:
@@ -212,8 +173,7 @@ class Refining(Compared[Arm]):
         )
 
     def sources(self) -> Iterable[Download | None]:
-        sections = [*self.all_models.values(), self.problems]
-        return (section.download for section in sections if section)
+        return [*super().sources(), *([self.problems.download] if self.problems else [])]
 
     def trained_on(self) -> Iterable[Download | None]:
         uses_parts = set(self.training_tasks) & set(self.part_names)
@@ -347,12 +307,9 @@ class Refining(Compared[Arm]):
             return list(dict.fromkeys(name for name, _ in self.expanded(configured[arm])))
         return [arm]
 
-    def model_of(self, turn: Turn) -> PromptedModel:
-        return self.other_models[turn.model] if turn.model else self.model
-
     def seed_of_arm(self, arm: Arm) -> int:
         """Seed of the arm's sampling and augmentation."""
-        return self.seed if arm.seed is None else arm.seed
+        return self.seed if arm.sampling_seed is None else arm.sampling_seed
 
     @property
     def evaluated_sets(self) -> Sequence[TaskSet]:
@@ -409,19 +366,11 @@ class Refining(Compared[Arm]):
 
     def sampled(self, tasks: str, branch: str) -> SamplingPlan:
         """What the completions of a branch are sampled with."""
-        own = self.sampling
         if self._is_for_training(tasks, branch):
-            return SamplingPlan(self.model, None, self.seed, own.temperature, own.top_p, own.max_output_tokens)
+            return SamplingPlan(None, self.seed)
         arm, number = self.arm_and_turn(branch)
-        turn = arm.turns[number - 1]
-        return SamplingPlan(
-            self.model_of(turn),
-            None if turn.adapter == "none" else turn.adapter,
-            self.seed_of_arm(arm),
-            own.temperature if turn.temperature is None else turn.temperature,
-            own.top_p,
-            own.max_output_tokens,
-        )
+        adapter = arm.turns[number - 1].adapter
+        return SamplingPlan(None if adapter == "none" else adapter, self.seed_of_arm(arm))
 
     def _is_for_training(self, tasks: str, branch: str) -> bool:
         """Return whether training reads a first turn, so that it is sampled without regard to the arms."""
@@ -462,18 +411,11 @@ class Refining(Compared[Arm]):
             raise ValueError("parts.tasks_per_part is missing: the generator needs the number of problems to make")
         if self.parts and self.training and self.training.sets:
             raise ValueError("parts are not used, because training.sets names what to train on; remove one of them")
-        for key, model in self.all_models.items():
-            if model.window <= self.sampling.max_output_tokens:
-                raise ValueError(
-                    f"{key}.window = {model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
-                    f"{self.sampling.max_output_tokens}; raise one or lower the other"
-                )
-            prompted = type(model).model_fields.keys() - ModelConfig.model_fields.keys()
-            if model.model_dump(include=prompted) != self.model.model_dump(include=prompted):
-                raise ValueError(
-                    f"{key}: its {' and '.join(sorted(prompted, reverse=True))} must be those of `model`: turns share "
-                    "conversations"
-                )
+        if self.model.window <= self.sampling.max_output_tokens:
+            raise ValueError(
+                f"model.window = {self.model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
+                f"{self.sampling.max_output_tokens}; raise one or lower the other"
+            )
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = self.set_names
@@ -481,8 +423,6 @@ class Refining(Compared[Arm]):
             raise ValueError(
                 f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
             )
-        if clash := sorted(set(self.models) & set(self.adapters)):
-            raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
         adapters = ["none", *self.adapters, *self.kept_adapters]
         names = [arm.name for arm in self.arms]
         self.check_arm_names()
@@ -497,11 +437,6 @@ class Refining(Compared[Arm]):
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; expected two of {', '.join(names)}")
         for arm in self.arms:
             for turn in arm.turns:
-                if turn.model and turn.model not in self.models:
-                    there = ", ".join(self.models) or "none"
-                    raise ValueError(
-                        f"evaluation.arms: {arm.name} samples with the model {turn.model}; `models` has {there}"
-                    )
                 if turn.adapter not in adapters:
                     raise ValueError(
                         f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; expected one of "
@@ -517,19 +452,6 @@ class Refining(Compared[Arm]):
         for key, form in forms.items():
             if form and form not in self.forms:
                 raise ValueError(f"{key} is {form!r}; expected {', '.join(self.forms) or 'none, the domain has one'}")
-        return self
-
-    @model_validator(mode="after")
-    def _first_turns_have_their_own_folders(self) -> Self:
-        samplings: dict[str, tuple[object, ...]] = {}
-        for arm in self.arms:
-            turn = arm.turns[0]
-            sampling = (turn.model, turn.adapter, turn.temperature, arm.seed)
-            if samplings.setdefault(arm.branch(1), sampling) != sampling:
-                raise ValueError(
-                    f"evaluation.arms: the first turn of {arm.name} and that of another arm have the folder "
-                    f"{arm.branch(1)}, but are sampled differently; rename the model, or change a temperature"
-                )
         return self
 
     @model_validator(mode="after")

@@ -19,10 +19,6 @@ class Demonstrations(Strict):
         "`attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one most like the "
         "incorrect program.",
     )
-    max_pass_rate: Share = Field(
-        1.0,
-        description="Skip tasks where a larger share of the attempts is correct.",
-    )
 
 
 class PromptChoice(Strict):

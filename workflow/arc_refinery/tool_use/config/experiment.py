@@ -31,7 +31,7 @@ from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRo
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
-from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
+from arc_refinery.config.sampling import RowsSource, Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
@@ -115,9 +115,6 @@ class Questions(RowsSource):
     n_questions: PositiveInt | None = Field(
         None, description="Questions to generate, or to read, from the first; default: all."
     )
-    shards: Annotated[PositiveInt, TUNING] = Field(
-        1, description="Jobs that run the episodes on this set; does not change results."
-    )
     tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
         (), description="Tools for these questions; default: the experiment's."
     )
@@ -145,9 +142,15 @@ class Questions(RowsSource):
         return self
 
 
+class HeldoutQuestions(Questions):
+    shards: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Jobs that run the episodes on this set; does not change results."
+    )
+
+
 class QuestionSets(Strict):
     train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
-    heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
+    heldout: tuple[HeldoutQuestions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
     files: Line | None = Field(
         None,
         description="Folder for `read_file`: its subfolder `<question_id>` can be read in that question's episodes.",
@@ -158,8 +161,6 @@ class QuestionSets(Strict):
         names = [questions.name for questions in (*self.train, *self.heldout)]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(f"two sets have the name {', '.join(sorted(twice))}; rename one")
-        if split := [questions.name for questions in self.train if questions.shards != 1]:
-            raise ValueError(f"train: {split[0]} has `shards`, but no jobs run episodes on it; remove the key")
         return self
 
 
@@ -326,10 +327,6 @@ class ToolUse(Compared[ToolArm]):
         return REWARDS
 
     @property
-    def samplers(self) -> dict[str, ModelConfig]:
-        return {"model": self.model}
-
-    @property
     def sampled_together(self) -> SampledTogether:
         return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
 
@@ -342,11 +339,11 @@ class ToolUse(Compared[ToolArm]):
         return TrainedRow(self.model.window, self.generation.max_episode_tokens) if self.training else None
 
     @property
-    def evaluated_sets(self) -> tuple[Questions, ...]:
+    def evaluated_sets(self) -> tuple[HeldoutQuestions, ...]:
         return self.data.heldout
 
     def decisive_settings(self, name: str) -> dict[str, Any]:
-        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(Questions, TUNING, EPISODES))
+        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(HeldoutQuestions, TUNING, EPISODES))
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
@@ -410,7 +407,7 @@ class ToolUse(Compared[ToolArm]):
         return any(tool.tool == "read_file" for tool in tools)
 
     def n_shards(self, questions: str) -> int:
-        return self.sets[questions].shards
+        return next(held.shards for held in self.data.heldout if held.name == questions)
 
     def arm(self, name: str) -> ToolArm:
         return next(arm for arm in self.arms if arm.name == name)
