@@ -31,7 +31,7 @@ from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRo
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
-from arc_refinery.config.sampling import RowsSource, Sandbox
+from arc_refinery.config.sampling import RowsFile, Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
@@ -95,19 +95,13 @@ class ToolChoice(Entry):
         return self
 
 
-class Questions(RowsSource):
+class Questions(RowsFile):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     form: Form = Field(
         description="Expected answer: a number, a function tested by asserts, or a text (docs/tool-use.md)."
     )
-    source: Literal["generator", "file", "hub"] = Field(
+    source: Literal["generator", "file", "hub"] = Field(  # type: ignore[assignment]
         description="Generated (`gsm8k`), rows on disk, or a data set of the hub."
-    )
-    path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
-    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = Field(
         (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."

@@ -18,12 +18,8 @@ class TemplateRows(RowsSource):
     path: Line | None = Field(
         None, description="For `file`: a .jsonl, .json (also .gz) or .parquet file, or a folder of them."
     )
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
     files: Line | None = Field(
         None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
-    )
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
 
