@@ -146,7 +146,7 @@ GONE = {
         "it has one value now; remove it"
     ),
     r"training\.guard\.(max_truncated|max_repetition|min_reward|max_kl)": "it has one value now; remove it",
-    r"training\.sft\.(loss_type|weight_decay|demonstrations\.(n_parents|max_pass_rate))": (
+    r"training\.sft\.(loss_type|optimizer|weight_decay|demonstrations\.(n_parents|max_pass_rate))": (
         "it has one value now; remove it"
     ),
     r"(refinement|evaluation\.arms\.turns)\.select": "it has one value now; remove it",

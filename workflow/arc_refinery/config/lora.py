@@ -48,9 +48,6 @@ class Optimizer(Strict):
     lr_scheduler_type: Annotated[Literal["constant_with_warmup", "linear", "cosine"], TRL] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
     )
-    optimizer: OptimizerName = Field(
-        "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
-    )
     warmup_ratio: Share = Field(0.01, description="Share of the steps during which the learning rate rises.")
     max_grad_norm: Annotated[PositiveFloat, TRL] = Field(0.05, description="Gradients are clipped to this norm.")
     epochs: PositiveFloat = Field(1.0, description="Passes over the training data.")
