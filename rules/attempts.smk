@@ -5,7 +5,7 @@ rule first_prompts:
     input:
         tasks="<results>/tasks/{tasks}.parquet",
         overlap=[],
-        template=kind.inputs.templates(experiment),
+        template=experiment.template_files(),
         domain=kind.inputs.domain_code(experiment),
         model=inputs.models(experiment),
     output:

@@ -8,7 +8,7 @@ rule refining_prompts:
         prompts=from_wildcards(kind.inputs.parent_prompts, "tasks", "branch"),
         attempts=from_wildcards(kind.inputs.parent_attempts, "tasks", "branch"),
         verdicts=from_wildcards(kind.inputs.parent_verdicts, "tasks", "branch"),
-        template=kind.inputs.templates(experiment),
+        template=experiment.template_files(),
         domain=kind.inputs.domain_code(experiment),
         model=inputs.models(experiment),
     output:
@@ -38,7 +38,7 @@ if experiment.runs and experiment.training.prompts == "first-turn":
         input:
             tasks="<results>/tasks/{tasks}.parquet",
             overlap=ancient(kind.inputs.overlap(experiment)),
-            template=kind.inputs.templates(experiment),
+            template=experiment.template_files(),
             domain=kind.inputs.domain_code(experiment),
             model=inputs.models(experiment),
         output:
@@ -63,7 +63,7 @@ elif experiment.runs:
             attempts=from_wildcards(kind.inputs.attempts, "tasks"),
             verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
             overlap=ancient(kind.inputs.overlap(experiment)),
-            template=kind.inputs.templates(experiment),
+            template=experiment.template_files(),
             domain=kind.inputs.domain_code(experiment),
             model=inputs.models(experiment),
         output:
@@ -97,7 +97,7 @@ if experiment.sft_adapters:
             attempts=from_wildcards(kind.inputs.attempts, "tasks"),
             verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
             overlap=ancient(kind.inputs.overlap(experiment)),
-            template=kind.inputs.templates(experiment),
+            template=experiment.template_files(),
             domain=kind.inputs.domain_code(experiment),
             model=inputs.models(experiment),
         output:

@@ -5,7 +5,7 @@ rule wording:
     input:
         inputs.rows_files(experiment, experiment.arc.template_rows),
     output:
-        kind.inputs.templates(experiment),
+        experiment.template_files(),
     log:
         "<logs>/wording.log",
     benchmark:

@@ -124,8 +124,8 @@ def test_the_files_of_a_template_folder_are_inputs(own_keys: str, tmp_path: Path
     (texts / "more").mkdir(parents=True)
     for name in ("ask.txt", "more/again.txt", ".ask.swp"):
         (texts / name).write_text("text")
-    assert inputs.templates(asking_with(str(texts))) == [str(texts / "ask.txt"), str(texts / "more/again.txt")]
-    assert inputs.templates(asking_with("plain")) == inputs.templates(asking_with("x" * 300)) == []  # names
+    assert asking_with(str(texts)).template_files() == [str(texts / "ask.txt"), str(texts / "more/again.txt")]
+    assert asking_with("plain").template_files() == asking_with("x" * 300).template_files() == []  # names
     with pytest.raises(ConfigError, match=r"model\.template.*/nope"):
         check_files(asking_with("/nope"), "mine.yaml", contents=False)
 

@@ -84,6 +84,18 @@ def _allows(annotation: Any, kind: type) -> bool:
     return annotation in (kind, Any) or any(_allows(inner, kind) for inner in get_args(annotation))
 
 
+def check_names(what: str, names: Sequence[str]) -> None:
+    """Raise `ValueError` if two of these have one name."""
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")
+
+
+def check_once(key: str, values: Sequence[object]) -> None:
+    """Raise `ValueError` if a list names something twice."""
+    if len(set(values)) < len(values):
+        raise ValueError(f"{key}: {', '.join(map(str, values))}: name each {key.removesuffix('s')} once")
+
+
 def run_and_step(adapter: str) -> tuple[str, int | None]:
     """Split `trained@1000` into the training and the step; None: its last one."""
     run, _, step = adapter.partition(AT)

@@ -137,7 +137,7 @@ def check_files(
     faults = [fault for file in wanted if (fault := file.fault)]
     if not faults and contents:
         faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
-        faults += [*_faults_of_weights(experiment), *_faults_of_lora(experiment), *_faults_of_places(experiment)]
+        faults += [*_faults_of_weights(experiment), *_faults_of_lora(experiment)]
     if faults:
         raise ConfigError("\n".join(map(Layers.of(config or {}, origin).blamed, faults)))
 
@@ -150,17 +150,6 @@ def _faults_of_functions(experiment: Experiment) -> list[str]:
         except InputError as error:
             faults.append(f"{key}: {error}")
     return faults
-
-
-def _faults_of_places(experiment: Experiment) -> list[str]:
-    """Return which of the places where results and logs are written are taken by something of another sort."""
-    name = experiment.experiment
-    folders = [Path(folder, *below) for folder in ("results", "logs") for below in ((), (name,))]
-    files = [Path("results", name, "settings.json"), *(Path("results", f"{name}{end}") for end in (".md", ".html"))]
-    return [
-        *(f"{path} is a file, but a folder is written there; move it away" for path in folders if path.is_file()),
-        *(f"{path} is a folder, but a file is written there; move it away" for path in files if path.is_dir()),
-    ]
 
 
 def _faults_of_weights(experiment: Experiment) -> list[str]:

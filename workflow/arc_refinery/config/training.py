@@ -13,6 +13,7 @@ from arc_refinery.config.base import (
     Seed,
     Share,
     Strict,
+    check_once,
     explain,
     marked,
 )
@@ -90,8 +91,7 @@ class Methods(Strict):
             check_weights(self.lora, self.grpo)
         if self.sweep and not self.grpo:
             raise ValueError("sweep: varies GRPO; add the section `grpo`")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
+        check_once("seeds", self.seeds)
         return self
 
     @model_validator(mode="after")

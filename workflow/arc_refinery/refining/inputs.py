@@ -14,7 +14,7 @@ def sft_inputs(experiment: Refining) -> dict[str, Paths]:
 
 
 def grpo_inputs(experiment: Refining) -> dict[str, Paths]:
-    prompts, wording = training_prompt_files(experiment), templates(experiment)
+    prompts, wording = training_prompt_files(experiment), experiment.template_files()
     return {"data": prompts, "template": wording, "domain": domain_code(experiment)}
 
 
@@ -33,11 +33,6 @@ def report_inputs(experiment: Refining) -> Paths:
 def domain_code(experiment: Refining) -> Paths:
     """Modules of a domain of the user: an input of all that it decides."""
     return _texts(domain_sources(experiment.domain))
-
-
-def templates(experiment: Refining) -> Paths:
-    """Files of the wording of all prompts."""
-    return experiment.template_files()
 
 
 def task_set(experiment: Refining, tasks: str) -> Paths:

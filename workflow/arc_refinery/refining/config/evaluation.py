@@ -6,7 +6,7 @@ from typing import Generic, Literal, Self, TypeVar
 from pydantic import Field, PrivateAttr, model_validator
 
 from arc_refinery.config.arms import BaseArm, Primary
-from arc_refinery.config.base import AT, EVERY, AdapterName, Line, PositiveInt, Seed, Strict
+from arc_refinery.config.base import AT, EVERY, AdapterName, Line, PositiveInt, Seed, Strict, check_names, check_once
 from arc_refinery.refining.config.sampling import Refinement
 from arc_refinery.refining.config.tasks import TaskSet
 
@@ -125,11 +125,9 @@ class Evaluation(Strict, Generic[AnySet]):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
-        for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
-            if twice := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
+        check_names("sets", [task_set.name for task_set in self.sets])
+        check_names("arms", [arm.name for arm in self.arms])
+        check_once("seeds", self.seeds)
         if itself := [first for first, second in self.comparisons if first == second]:
             raise ValueError(f"comparisons: {itself[0]} cannot be compared with itself")
         return self

@@ -25,6 +25,7 @@ from arc_refinery.config.base import (
     Strict,
     Temperature,
     Text,
+    check_names,
     marked,
 )
 from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
@@ -152,9 +153,7 @@ class QuestionSets(Strict):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "QuestionSets":
-        names = [questions.name for questions in (*self.train, *self.heldout)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two sets have the name {', '.join(sorted(twice))}; rename one")
+        check_names("sets", [questions.name for questions in (*self.train, *self.heldout)])
         return self
 
 
@@ -247,9 +246,7 @@ class ToolEvaluation(Strict):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "ToolEvaluation":
-        names = [arm.name for arm in self.arms]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two arms have the name {', '.join(sorted(twice))}; rename one")
+        check_names("arms", [arm.name for arm in self.arms])
         for arm in self.arms:
             arm._n_predictions = self.n_predictions
         return self
