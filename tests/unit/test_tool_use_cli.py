@@ -46,8 +46,8 @@ def job(stage: str, changes: dict[str, Any] | None = None, **flags: Any) -> list
     return words_of(stage, JOBS[stage] | (changes or {}), **files)
 
 
-def tools(*words: str) -> dict[str, Any]:
-    return {"tools": list(words)}
+def tools(*entries: Any) -> dict[str, Any]:
+    return {"tools": list(entries)}
 
 
 @pytest.fixture(autouse=True)
