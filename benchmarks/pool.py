@@ -28,7 +28,7 @@ from checkout import Checkout, copy  # noqa: E402
 from cluster.pool import SOFTWARE, Pool, is_unpacked  # noqa: E402
 from sandbox import machine, show  # noqa: E402
 
-from arc_refinery.records import BranchFiles  # noqa: E402
+from arc_refinery.branch_files import BranchFiles  # noqa: E402
 
 TURN = "results/small/part1/turn1"
 

@@ -25,8 +25,9 @@ from factories import (
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Sandbox
-from arc_refinery.records import BranchFiles, Demonstration
+from arc_refinery.records import Demonstration
 from arc_refinery.refining import demonstrations
 from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan

@@ -184,8 +184,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c.update(tools=["calculator", "read_file"]),
         "data.files `read_file`",
     ),
-    "tool of a set that has nothing to read": (
-        lambda c: train(c, tools=["read_file"]),
+    "tool that has nothing to read": (
+        lambda c: c.update(tools=["read_file"]),
         "data.files `read_file`",
     ),
     "all held out": (

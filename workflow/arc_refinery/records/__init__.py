@@ -1,7 +1,6 @@
 """Records that stages exchange: their classes, and the Parquet files that store them."""
 
 from arc_refinery.records.branches import (
-    BranchFiles,
     batch_numbers,
     batches_of_shard,
     check_branch,

@@ -1,4 +1,4 @@
-"""Paths of the records of a branch, and checks that they belong together: prompts, attempts, verdicts.
+"""Check that files belong together: every prompt of a branch has its attempts, and each of them a verdict.
 
 Two shards of prompts for two completions each, on the tasks a and b:
 
@@ -6,19 +6,17 @@ Two shards of prompts for two completions each, on the tasks a and b:
     attempts/000.parquet  a/turn1-000/000, a/turn1-000/001     verdicts/000.parquet  the same ids in the same order
     attempts/001.parquet  b/turn1-000/000, b/turn1-000/001     verdicts/001.parquet
 
-So the prompts alone say which rows each file has, and in which order. Two shards per grading job, five shards in all:
-
-    prompts.parquet    attempts/000.parquet .. 004.parquet    verdicts/000.parquet (shards 0 and 1), 001, 002 (shard 4)
+So the prompts alone say which rows each file has, and in which order.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.records.files import RecordError, check_made_from, columns, remake
 from arc_refinery.records.refining import Attempt, Prompt, Verdict, attempt_id
 from arc_refinery.records.schemas import RecordClass, field_types
@@ -29,48 +27,6 @@ T = TypeVar("T")
 _PROMPT_COLUMNS = ["prompt_id", "task_id", "turn", "parent_id"]
 _EPISODE_COLUMNS = ["episode_id", "question_id"]
 _VERDICT_COLUMNS = ["attempt_id", "prompt_id", "task_id", "turn"]
-
-
-@dataclass(frozen=True, slots=True)
-class BranchFiles:
-    """The files of one branch, in `folder`: <results>/<part or set>/<branch>.
-
-    A file of verdicts has those of its shards one after the other, in the attempts' order.
-    """
-
-    folder: Path
-    n_shards: int
-    shards_per_grading_job: int = 1
-    tasks_per_batch: int = 1  # a shard has every `n_shards`-th batch of so many tasks
-
-    @property
-    def tasks(self) -> Path:
-        """The tasks that the branch answers."""
-        return self.folder.parents[1] / f"tasks/{self.folder.parent.name}.parquet"
-
-    @property
-    def prompts(self) -> Path:
-        return self.folder / "prompts.parquet"
-
-    @property
-    def n_grading_jobs(self) -> int:
-        return -(-self.n_shards // self.shards_per_grading_job)
-
-    @property
-    def attempts(self) -> list[Path]:
-        return self._attempts(range(self.n_shards))
-
-    @property
-    def verdicts(self) -> list[Path]:
-        return [self.folder / f"verdicts/{job:03d}.parquet" for job in range(self.n_grading_jobs)]
-
-    def attempts_of_job(self, job: int) -> list[Path]:
-        """Return the attempts that one file of verdicts is about."""
-        first = job * self.shards_per_grading_job
-        return self._attempts(range(first, min(first + self.shards_per_grading_job, self.n_shards)))
-
-    def _attempts(self, shards: range) -> list[Path]:
-        return [self.folder / f"attempts/{shard:03d}.parquet" for shard in shards]
 
 
 def in_shard(task_ids: Sequence[str], shard: int, n_shards: int, tasks_per_batch: int = 1) -> list[bool]:

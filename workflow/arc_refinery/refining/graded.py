@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from arc_refinery import records
-from arc_refinery.records import Attempt, BranchFiles, Prompt, RecordError
+from arc_refinery.branch_files import BranchFiles
+from arc_refinery.records import Attempt, Prompt, RecordError
 from arc_refinery.refining.domain import Domain, GradedAttempt
 
 

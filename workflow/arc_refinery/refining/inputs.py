@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError
 from arc_refinery.config.inputs import Paths, adapters
 from arc_refinery.config.loading import domain_sources
-from arc_refinery.records import BranchFiles
 from arc_refinery.refining.config import Refining
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import COMPARE, Compared, Primary
 from arc_refinery.config.base import (
     AT,
@@ -30,7 +31,6 @@ from arc_refinery.config.training import TRAINED
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
-from arc_refinery.records import BranchFiles
 from arc_refinery.refining.config.evaluation import Arm, Evaluation
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, REWARDS
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling, Thinking

@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 
 from arc_refinery import records
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import DOMAINS
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import SOLVED
-from arc_refinery.records import BranchFiles
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import PROGRAMS
 from arc_refinery.models.chat import Message
-from arc_refinery.records import BranchFiles
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.graded import read_attempts, read_graded

@@ -13,12 +13,13 @@ import pandas as pd
 import pyarrow as pa
 
 from arc_refinery import records
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import inputs
 from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import ArmRows
 from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.programs import likeness
-from arc_refinery.records import Attempt, BranchFiles, Prompt, RecordError
+from arc_refinery.records import Attempt, Prompt, RecordError
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from arc_refinery import records
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ATTEMPTS, Line, PositiveInt, Sandbox, Seed, marked
 from arc_refinery.config.base import PROMPTS, Strict
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
-from arc_refinery.records import BranchFiles
 from arc_refinery.refining.config import Demonstrations, FeedbackKind, PromptChoice, PromptedModel, Refinement, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan, make_demonstrations
 from arc_refinery.refining.domain import Domain, GradedAttempt, LoadedDomain
