@@ -184,10 +184,6 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c.update(tools=["calculator", "read_file"]),
         "data.files `read_file`",
     ),
-    "tool that has nothing to read": (
-        lambda c: c.update(tools=["read_file"]),
-        "data.files `read_file`",
-    ),
     "all held out": (
         all_held_out,
         "training.grpo.n_heldout 8",
