@@ -97,21 +97,18 @@ class TrainedRow(NamedTuple):
 
 
 class Experiment(Strict):
-    """A kind of experiment is a subclass; it declares `sandbox`, `training` and `resources` among its own keys.
-
-    Then the tables of config/README.md list all keys in running order.
-    """
+    """A kind of experiment is a subclass; it declares `sandbox` and `training` among its own keys, in running order."""
 
     kind: str = Field(description="Kind of experiment.")
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     report_tables: ClassVar[Mapping[str, str]] = {}  # files that the rule `report` also writes, by name
     ends_with_answer: ClassVar[bool] = True  # a completion ends where the chat template ends an answer
     if TYPE_CHECKING:
         sandbox: Sandbox
         training: Methods | None
-        resources: Resources
 
     @property
     def rules(self) -> Sequence[str]:

@@ -11,20 +11,19 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import BaseModel, Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config.arms import COMPARE, Compared, Primary
+from arc_refinery.config.arms import Compared, Primary
 from arc_refinery.config.base import (
     AT,
     REPORT,
     TUNING,
     ConfigError,
     Line,
-    Name,
     Strict,
     marked,
     run_and_step,
     sections_in,
 )
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.rewards import Functions
 from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
@@ -66,14 +65,12 @@ class Refining(Compared[Arm]):
     )
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation[TaskSet] = Field(description="Arms to compare.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     shards_per_grading_job: int = Field(
         1,
         ge=1,
         le=1000,  # all their paths are on one command line
         description="Shards per grading job; does not change results.",
     )
-    compare: tuple[Name, ...] = COMPARE
 
     @property
     def rules(self) -> list[str]:
@@ -198,11 +195,6 @@ class Refining(Compared[Arm]):
         settings = self.settings_of_set(name)
         task_set = settings.pop("task_set")
         return {**settings, **task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))}
-
-    @property
-    def n_earlier_rows(self) -> int:
-        """Rows that the model is known to have been trained on before, as far as they are compared with the tasks."""
-        return 0
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:

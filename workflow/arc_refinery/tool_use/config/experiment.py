@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from arc_refinery.config.arms import COMPARE, BaseArm, Compared, Primary
+from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
     EVALUATION,
     ROWS,
@@ -27,7 +27,7 @@ from arc_refinery.config.base import (
     check_names,
     marked,
 )
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
@@ -257,8 +257,6 @@ class ToolUse(Compared[ToolArm]):
         None, description="Training of a LoRA adapter; without it, nothing is trained."
     )
     evaluation: ToolEvaluation = Field(description="Arms to compare.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
-    compare: tuple[Name, ...] = COMPARE
     ends_with_answer: ClassVar = False  # but at generation.stop_token
 
     @property

@@ -74,10 +74,6 @@ class ArcExperiment(Refining):
         return {"task_set": task_set.model_copy(update=changes), "max_cells": max_cells}
 
     @property
-    def n_earlier_rows(self) -> int:
-        return self.arc.template_rows.n_rows if self.arc.template_rows else 0
-
-    @property
     def more_to_keep_apart(self) -> dict[str, Any]:
         if not self.arc.template_rows:
             return {}
