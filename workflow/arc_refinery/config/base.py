@@ -1,7 +1,7 @@
 """Building blocks of the config models, and messages for wrong keys."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
@@ -94,6 +94,17 @@ def check_once(key: str, values: Sequence[object]) -> None:
     """Raise `ValueError` if a list names something twice."""
     if len(set(values)) < len(values):
         raise ValueError(f"{key}: {', '.join(map(str, values))}: name each {key.removesuffix('s')} once")
+
+
+def faults_in(checks: Iterable[tuple[str, Callable[[], Any]]]) -> list[str]:
+    """Return what checks that raise `InputError` find, each after the key that it is about."""
+    faults = []
+    for key, check in checks:
+        try:
+            check()
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+    return faults
 
 
 def run_and_step(adapter: str) -> tuple[str, int | None]:

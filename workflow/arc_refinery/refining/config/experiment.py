@@ -1,7 +1,7 @@
 """Refining experiments, and checks across the sections of their config."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import combinations, product
 from math import isinf
@@ -19,6 +19,7 @@ from arc_refinery.config.base import (
     ConfigError,
     Line,
     Strict,
+    faults_in,
     marked,
     run_and_step,
     sections_in,
@@ -27,7 +28,6 @@ from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.rewards import Functions
 from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
-from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Arm, Evaluation
@@ -106,8 +106,8 @@ class Refining(Compared[Arm]):
         return {"template": self.model.template}
 
     def faults_of_contents(self) -> list[str]:
-        checks = {f"evaluation.sets.{n}": task_set.check_contents for n, task_set in enumerate(self.evaluation.sets)}
-        return faults_of_files(checks)
+        sets = enumerate(self.evaluation.sets)
+        return faults_in((f"evaluation.sets.{number}", task_set.check_contents) for number, task_set in sets)
 
     @property
     def sampled_together(self) -> SampledTogether:
@@ -481,14 +481,3 @@ class Refining(Compared[Arm]):
                 "its own; leave it out to compare tasks solved"
             )
         return self
-
-
-def faults_of_files(checks: Mapping[str, Callable[[], Any]]) -> list[str]:
-    """Return what is wrong inside files, each after the key that names them."""
-    faults = []
-    for key, check in checks.items():
-        try:
-            check()
-        except InputError as error:
-            faults.append(f"{key}: {error}")
-    return faults

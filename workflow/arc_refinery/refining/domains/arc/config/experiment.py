@@ -6,11 +6,12 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
+from arc_refinery.config.base import faults_in
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Evaluation
-from arc_refinery.refining.config.experiment import Refining, faults_of_files
+from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.domains.arc.config.rewards import REWARDS
 from arc_refinery.refining.domains.arc.config.sampling import LEARNED, Arc, Showing
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
@@ -57,7 +58,7 @@ class ArcExperiment(Refining):
         if self.model.template == LEARNED:
             return super().faults_of_contents()
         check = partial(load_template, self.model.template or "words")
-        return [*faults_of_files({"model.template": check}), *super().faults_of_contents()]
+        return [*faults_in([("model.template", check)]), *super().faults_of_contents()]
 
     def sources(self) -> list[Download | None]:
         rows = self.arc.template_rows
