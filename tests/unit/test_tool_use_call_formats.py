@@ -458,3 +458,4 @@ def test_the_tools_of_a_question_keep_the_format():
     renderer = renderer_of("qwen3_5_think")
     assert isinstance(renderer, ToolRenderer)
     assert with_call_format(replace(renderer, schemas=()), "auto").call_format == renderer.call_format
+    assert renderer.offering([]).call_format is renderer.call_format

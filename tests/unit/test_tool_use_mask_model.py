@@ -77,23 +77,28 @@ def trainer_of(
     tools: tuple[ToolName, ...] = ("calculator",),
     generation: Generation = LIMITS,
     model: ModelConfig = NETWORK,
+    tools_of_first: tuple[ToolName, ...] = (),
     **changed: Any,
 ) -> Any:
-    """TRL's trainer on eight sums, as the stage `train` of tool use makes it."""
+    """TRL's trainer on eight sums, as the stage `train` of tool use makes it.
+
+    The first sum may have other tools than the others.
+    """
     training = TRAINING.model_copy(update=changed)
     renderer = make_renderer(generation.enable_thinking, tools)
     sums = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}", "") for index in range(8)]
     none: Any = None  # nothing is executed here
 
-    def open_toolbox(_: Question) -> Toolbox:
-        return Toolbox(tools, folder=folder, max_calls_per_turn=2)
+    def tools_of(question: Question) -> Toolbox:
+        selected = tools_of_first if question.question_id == "sum-0" and tools_of_first else tools
+        return Toolbox(selected, folder=folder, max_calls_per_turn=2)
 
     environment = ToolEnvironment(
         questions=sums,
         renderer=renderer,
         training=training,
         generation=generation,
-        open_toolbox=open_toolbox,
+        open_toolbox=tools_of,
         names=tools,
         executors=(none, none),
         files_hash="",
@@ -260,6 +265,20 @@ def test_trl_reads_the_prompts_that_the_evaluation_reads(tools: tuple[ToolName, 
     trainer = trainer_of(tmp_path, tools, LIMITS.model_copy(update={"enable_thinking": thinking}))
     script(trainer, random.Random(3))
     check(trainer, step(trainer, 0, 4), is_truncated_masked=True)
+
+
+def test_questions_of_one_batch_may_have_different_tools(tmp_path: Path):
+    trainer = trainer_of(tmp_path, ("calculator",), tools_of_first=("read_file", "calculator"))
+    script(trainer, random.Random(4))
+    step(trainer, 0, 8)
+    for environment in trainer.environments:
+        has_first = environment.question.question_id == "sum-0"
+        names = ["calculator", "read_file"] if has_first else ["calculator"]
+        assert [signature.name for signature in environment.toolbox.signatures] == names
+        prompt = trainer.renderer.offering(environment.toolbox.schemas).prompt(environment.question.text)
+        assert ("read_file" in prompt) == has_first
+        assert environment.episode.prompt_ids == trainer.renderer.ids(prompt)
+    assert sum(environment.question.question_id == "sum-0" for environment in trainer.environments) == 4
 
 
 def test_turns_end_at_the_stop_token_also_where_the_model_names_another_end(tmp_path: Path):

@@ -177,7 +177,7 @@ def environment(
     open_toolbox = lambda _: Toolbox(tools)  # noqa: E731
     renderer = ToolRenderer(tokenizer(), Toolbox(tools).schemas, generation.enable_thinking, generation.stop_token)
     return ToolEnvironment(
-        questions=fitting(questions, renderer, window, generation.max_episode_tokens),
+        questions=fitting(questions, renderer, open_toolbox, window, generation.max_episode_tokens),
         renderer=renderer,
         training=training,
         generation=generation,

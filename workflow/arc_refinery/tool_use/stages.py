@@ -209,7 +209,8 @@ def conversations(
             first = ((path, one) for path in questions for one in islice(records.read(path, Question), n_questions))
             for _, question in records.distinct(first):
                 n_read += 1
-                demonstration = conversation(question, toolbox(question), renderer, without_tools, seed)
+                opened = toolbox(question)
+                demonstration = conversation(question, opened, renderer.offering(opened.schemas), without_tools, seed)
                 if demonstration is None:
                     n_without += 1
                 elif _is_short_enough(demonstration, renderer, generation, longest_prompt):
@@ -277,7 +278,7 @@ def train(
             check_template(renderer.tokenizer)
             open_toolbox = offer.toolboxes(executors[0], renderer.call_format)
             yield ToolEnvironment(
-                questions=fitting(questions, renderer, model.window, generation.max_episode_tokens),
+                questions=fitting(questions, renderer, open_toolbox, model.window, generation.max_episode_tokens),
                 renderer=renderer,
                 training=grpo,
                 generation=generation,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.models.chat import folder_template, opened_thought, render_limit, special_marks, without_marks
@@ -113,6 +113,10 @@ class ToolRenderer:
     def parse(self, text: str) -> ParsedTurn:
         """Parse the text of a turn."""
         return parse_turn(text, self.call_format)
+
+    def offering(self, schemas: Sequence[dict[str, Any]]) -> Self:
+        """Return a renderer for a set of questions with these tools."""
+        return self if schemas == self.schemas else replace(self, schemas=schemas)
 
     def prompt(self, question: str) -> str:
         """Return a question's prompt, up to where the model continues."""

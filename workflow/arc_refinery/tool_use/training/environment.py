@@ -214,7 +214,7 @@ class ToolTrainer(Trainer):
         environments: list[EpisodeEnvironment] = self.environments
         by_tools = {type(environment): index for index, environment in enumerate(environments)}
         for index in by_tools.values():  # one prompt for each set of tools
-            self._check_prompt(prompts[index], prompt_ids[index])
+            self._check_prompt(prompts[index], prompt_ids[index], environments[index].toolbox)
         first_turns = [(completion_ids, logprobs)]
 
         def sample(contexts: list[list[int]]) -> Any:
@@ -251,21 +251,27 @@ class ToolTrainer(Trainer):
             if environment.episode.failure:
                 raise InputError(f"held-out question {environment.question.question_id}: {environment.episode.failure}")
 
-    def _check_prompt(self, prompt: Any, ids: list[int]) -> None:
+    def _check_prompt(self, prompt: Any, ids: list[int], toolbox: Toolbox) -> None:
         """Raise unless TRL renders the prompt as the evaluation does."""
-        ours = self.renderer.ids(self.renderer.prompt(prompt[-1]["content"]))
+        ours = self.renderer.ids(self.renderer.offering(toolbox.schemas).prompt(prompt[-1]["content"]))
         if list(ids) != ours:
             theirs = self.renderer.tokenizer.decode(ids)
             raise InputError(f"TRL renders prompts differently from the evaluation: {theirs[-200:]!r}")
 
 
-def fitting(questions: Sequence[Question], renderer: ToolRenderer, window: int, answer: int) -> list[Question]:
+def fitting(
+    questions: Sequence[Question],
+    renderer: ToolRenderer,
+    open_toolbox: Callable[[Question], Toolbox],
+    window: int,
+    answer: int,
+) -> list[Question]:
     """Return the questions whose prompts leave room for `answer` tokens; raise `InputError` if there are none."""
     if not questions:
         raise InputError("there are no training questions: all were left out when the files were written")
     short, too_long = [], []
     for question in questions:
-        n_tokens = len(renderer.ids(renderer.prompt(question.text)))
+        n_tokens = len(renderer.ids(renderer.offering(open_toolbox(question).schemas).prompt(question.text)))
         if n_tokens <= window - answer:
             short.append(question)
         else:
@@ -292,13 +298,18 @@ class ToolEnvironment:
     reward: Reward = field(default_factory=lambda: Reward(CORRECT, REWARDS))
 
     def __post_init__(self) -> None:
-        self.tools: list[ToolSignature] = self.open_toolbox(self.questions[0]).signatures
-        if not self.tools:  # TRL would run no episodes
+        self.tool_sets: list[list[ToolSignature]] = []  # all different ones
+        rows = []
+        for question in self.questions:
+            tools = self.open_toolbox(question).signatures
+            if tools not in self.tool_sets:
+                self.tool_sets.append(tools)
+            row = {"prompt": self.renderer.opening(question.text), "question_id": question.question_id}
+            rows.append(row | {"environment": str(self.tool_sets.index(tools))})
+        if not any(self.tool_sets):  # TRL would run no episodes
             raise InputError("no tools are offered, and episodes are trained with some; name them with --tools")
-        rows = [
-            {"prompt": self.renderer.opening(question.text), "question_id": question.question_id}
-            for question in self.questions
-        ]
+        if len(self.tool_sets) == 1:  # TRL reads the column only if there is a choice
+            rows = [{key: value for key, value in row.items() if key != "environment"} for row in rows]
         self.data = TrainingData.split(rows, self.training.n_heldout, self.seed)
 
     def identity(self) -> dict[str, Any]:
@@ -320,7 +331,6 @@ class ToolEnvironment:
 
     def trainer(self, tokenizer: Any, ends: list[int], **arguments: Any) -> Trainer:
         tokenizer.eos_token = self.generation.stop_token
-        questions = {question.question_id: question for question in self.questions}
         return ToolTrainer(
             self.renderer,
             self.generation,
@@ -331,6 +341,15 @@ class ToolEnvironment:
                 self.generation.max_episode_tokens,
                 self.reward,
             ),
-            environment_factory=partial(environment_class(self.tools), questions, self.open_toolbox),
+            environment_factory=self._factories(),
             **arguments,
         )
+
+    def _factories(self) -> Any:
+        """Return what makes an environment, by the name in a row's column `environment` if there are several."""
+        questions = {question.question_id: question for question in self.questions}
+        factories = {
+            str(index): partial(environment_class(tools), questions, self.open_toolbox)
+            for index, tools in enumerate(self.tool_sets)
+        }
+        return factories if len(factories) > 1 else factories["0"]
