@@ -29,7 +29,7 @@ rule episodes:
         model=inputs.models(experiment),
         adapter=from_wildcards(kind.inputs.arm_adapter, "arm"),
         files=kind.inputs.files_to_read(experiment),
-        tools=from_wildcards(kind.inputs.tools_of_arm, "arm"),
+        tools=from_wildcards(kind.inputs.tools_of_arm, "questions", "arm"),
     output:
         "<results>/{questions}/{arm}/{shard}.parquet",
     log:
@@ -87,7 +87,7 @@ if experiment.sft_adapters:
         input:
             questions=kind.inputs.training_questions(experiment),
             model=inputs.models(experiment),
-            tools=kind.inputs.files_of_tools(experiment.tools),
+            tools=kind.inputs.tools_in_training(experiment),
         output:
             "<results>/training/conversations.parquet",
         log:

@@ -56,6 +56,7 @@ def train_tools(folder: Path, changes: Changes | None = None) -> list[str]:
         "grpo": GRPO | lengths,
         "generation": {"max_turn_tokens": 64, "max_episode_tokens": 192},
         "tools": [{"tool": "calculator"}],
+        "tools_of_sets": {},
         "modules_of_python": False,
         "files": None,
     }

@@ -57,7 +57,7 @@ TOOL_USE: dict[str, Changes] = {
     "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
     "own tool in the job's process": {"tools.1": {"tool": "tests/handmade.py:tool", "where": "process"}},
     "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},
-    "python": {"tools.1": {"tool": "python"}},
+    "python": {"tools.1": {"tool": "python"}, "data.train.1.tools": [{"tool": "calculator"}]},
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "more steps": {"training.grpo.save_steps": 6},
     "advantages of completions": {"training.grpo.advantage": "group"},

@@ -164,7 +164,7 @@ STAGES = {
     "conversations": Stage(
         job(
             "conversations",
-            TOOLS | {"without_tools": 0.5, "n_questions": None},
+            TOOLS | {"tools_of_sets": {}, "without_tools": 0.5, "n_questions": None},
             questions=f"{{}}/{ASKED}",
         ),
         {ASKED: QUESTIONS_FILE},

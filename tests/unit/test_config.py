@@ -771,7 +771,6 @@ GONE_KEYS = [
     "resources.train.gpu_cuda",
     "resources.cpu.disk_mb",
     "evaluation.arms.1.turns.1.n_parents",
-    "data.train.0.tools",
     "training.evaluated_tasks",
     "sampling.test_inputs",
     "template_rows",
@@ -785,8 +784,6 @@ GONE_KEYS = [
 def test_a_key_of_an_earlier_version_is_named_with_what_became_of_it(content: dict[str, Any], place: str):
     content["arc"] = {"template_rows": {"source": "file", "path": "rows.jsonl"}}
     content["model"]["template"] = "learned"
-    if place.startswith("data."):
-        content = yaml.safe_load((ROOT / TOOL_USE[0]).read_text())
     put(content, place, 1)
     with pytest.raises(ConfigError) as caught:
         validate_experiment(content, "mine.yaml")

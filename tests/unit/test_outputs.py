@@ -112,7 +112,7 @@ STAGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         ["out"],
     ),
     "conversations": (
-        EPISODES | {"without_tools": 0, "n_questions": None},
+        EPISODES | {"tools_of_sets": {}, "without_tools": 0, "n_questions": None},
         "--questions in --output out",
         ["out"],
     ),

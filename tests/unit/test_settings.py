@@ -58,6 +58,7 @@ VALUES: dict[str, list[Any]] = {
     "sweep": [[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]],
     "trl": [{"top_entropy_quantile": 0.5}],
     "tool": ["python", "tests/handmade.py:other"],
+    "tools": [[{"tool": "calculator"}]],
 }
 # Keys that no job is given, and the files that read them
 READ_BY = {
@@ -149,7 +150,7 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
         before = validate(deepcopy(content), base)
         planned_before = planned(before)
         for place, field, value in settings(before):
-            key = re.sub(r"\.\d+\b", "", place)
+            key = re.sub(r"^data\.\w+\.tools\.", "tools.", re.sub(r"\.\d+\b", "", place))
             places.add(key)
             sections |= {key[: dot.start()] for dot in re.finditer(r"\.", key)}
             if key in with_effect:

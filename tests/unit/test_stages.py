@@ -34,7 +34,7 @@ from arc_refinery.refining.config import Grpo, PromptedModel, Sampling, Sft
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import jobs as tool_use
-from arc_refinery.tool_use.config import Generation, HeldoutQuestions, ToolSft, ToolUse
+from arc_refinery.tool_use.config import Generation, HeldoutQuestions, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
 OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
@@ -54,6 +54,7 @@ OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
         (Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
         (HeldoutQuestions, [TUNING], {"shards"}),
+        (Questions, [config.EPISODES], {"tools"}),
         (Sampling, list(Mark), {"tasks_per_batch", "temperature", "top_p"}),
     ],
 )
@@ -155,6 +156,8 @@ EPISODES = SUMS | {"episodes programs untrained", "episodes programs trained"}
             lambda c: c["evaluation"]["arms"].append({"name": "plain", "tools": False}),
             {"episodes sums plain", "episodes programs plain"},
         ),
+        (lambda c: c["data"]["heldout"][0].update(tools=["calculator"]), SUMS),
+        (lambda c: c["data"]["train"][0].update(tools=["calculator"]), {"conversations", "train trained"}),
         (lambda c: c.update(tools=[{"tool": "calculator"}, {"tool": "execute_code"}]), set()),
         (
             lambda c: c.update(tools=["calculator", {"tool": "execute_code", "seconds": 3}]),

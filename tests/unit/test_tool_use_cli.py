@@ -25,8 +25,8 @@ COMMON: dict[str, Any] = {
     "sandbox": {},
 }
 JOBS: dict[str, dict[str, Any]] = {
-    "conversations": COMMON | {"without_tools": 0.5, "n_questions": None},
-    "train": COMMON | {"lora": {}, "grpo": {"learning_rate": 1e-4}, "guard": {}, "files": None},
+    "conversations": COMMON | {"tools_of_sets": {}, "without_tools": 0.5, "n_questions": None},
+    "train": COMMON | {"lora": {}, "grpo": {"learning_rate": 1e-4}, "guard": {}, "tools_of_sets": {}, "files": None},
     "episodes": COMMON | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
 }
 SUMS = {"form": "gsm8k", "source": "generator", "n_questions": 1}
@@ -85,6 +85,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (job("episodes", tools("read_file") | {"files": "none"}), "none: "),
         (job("episodes", tools("none.py:f")), "none.py: "),
         (job("episodes", tools("calculator", "calculator")), "tools: a second tool is called calculator; "),
+        (
+            job("train", {"tools_of_sets": {"sums": ["python", "python"]}}),
+            "tools: a second tool is called python; ",
+        ),
+        *(
+            (job(stage, {"tools_of_sets": {"sum": ["calculator"]}}), "tools_of_sets names the set sum, ")
+            for stage in ("conversations", "train")
+        ),
         (job("train", tools("calculator") | {"grpo": {"learning_rate": 1, "n_heldout": 3}}), "n_heldout = 3 "),
         (job("episodes", shard=2, n_shards=2), "shard 2 of 2: "),
         ("report --output a.md --results . --configfile none.json", "none.json: "),
@@ -116,6 +124,7 @@ def test_bad_input_ends_with_one_message(
         (tools("browser"), "tools.0: 'browser' is not a tool; "),
         (tools({"tool": "python", "seconds": "x"}), "tools.0.seconds is 'x'; "),
         (tools({"tool": "python", "second": 1}), "tools.0.second is not a known key; "),
+        ({"tools_of_sets": {"sums": ["browser"]}}, "tools_of_sets.sums.0: 'browser' is not a tool; "),
         (
             {"grpo": {"learning_rate": 1, "rewards": ["correct", {"reward": "format", "weight": "x"}]}},
             "grpo.rewards.1.weight is 'x'; ",

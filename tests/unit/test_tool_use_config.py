@@ -164,6 +164,10 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c.update(tools=[3]),
         "tools.0 3",
     ),
+    "unknown tool of a set": (
+        lambda c: train(c, tools=["calculator", "mine.py:"]),
+        "data.train.0.tools.1 'mine.py:'",
+    ),
     "unknown setting of a tool": (
         lambda c: c.update(tools=[{"tool": "calculator", "digits": 3}]),
         "tools.0.digits",
@@ -182,6 +186,10 @@ WRONG: dict[str, tuple[Change, str]] = {
     ),
     "tool that has nothing to read": (
         lambda c: c.update(tools=["calculator", "read_file"]),
+        "data.files `read_file`",
+    ),
+    "tool of a set that has nothing to read": (
+        lambda c: train(c, tools=["read_file"]),
         "data.files `read_file`",
     ),
     "all held out": (
@@ -434,33 +442,60 @@ def test_a_tool_is_one_word_in_records(entry: Any, word: str):
     assert str(ToolChoice.model_validate(entry)) == word
 
 
+def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content: Content):
+    heldout = content["data"]["heldout"][0]["name"]
+    train(content, tools=["execute_code"])
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    (trained,) = experiment.data.train
+    assert [setting.tool for setting in experiment.tools_of(trained.name)] == ["execute_code"]
+    assert [setting.tool for setting in experiment.tools_of(heldout)] == ["calculator"]
+    job = settings_of(train_job(experiment, "trained"))
+    assert [tool["tool"] for tool in job["tools"]] == ["calculator"]
+    assert {name: [tool["tool"] for tool in tools] for name, tools in job["tools_of_sets"].items()} == {
+        trained.name: ["execute_code"]
+    }
+    evaluated = settings_of(jobs.episodes(experiment, heldout, "trained"))
+    assert [tool["tool"] for tool in evaluated["tools"]] == ["calculator"]
+
+
 def test_an_own_tool_is_checked_before_the_first_job(content: Content, in_a_checkout: Path, wording: Wording):
     content["tools"] = ["mine.py:double", "calculator"]
+    train(content, tools=[{"tool": "mine.py:double", "where": "process"}])
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     with pytest.raises(ConfigError) as raised:
         check_files(experiment, "mine.yaml")
-    assert str(raised.value).startswith("mine.yaml: tools.0: mine.py ")
+    assert [line.split()[:3] for line in str(raised.value).splitlines()] == [
+        ["mine.yaml:", "tools.0:", "mine.py"],
+        ["mine.yaml:", "data.train.0.tools.0:", "mine.py"],
+    ]
     wording(raised.value)
     Path("mine.py").write_text(DOUBLE)
     check_files(experiment, "mine.yaml")
-    assert tool_inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
+    assert tool_inputs.tools_in_training(experiment) == tool_inputs.grpo_inputs(experiment)["tools"] == ["mine.py"]
     Path("mine.py").write_text(DOUBLE.replace(": int", ""))
     with pytest.raises(ConfigError) as raised:
         check_files(experiment, "mine.yaml")
-    assert str(raised.value).startswith("mine.yaml: tools.0: mine.py: line 1: `double`") and "`n`" in str(raised.value)
+    lines = str(raised.value).splitlines()
+    assert [line.partition(" `double`")[0] for line in lines] == [
+        "mine.yaml: tools.0: mine.py: line 1:",
+        "mine.yaml: data.train.0.tools.0: mine.py: line 1:",
+    ]
+    assert all("`n`" in line for line in lines)
     wording(raised.value)
 
 
-def test_the_file_of_a_tool_is_an_input_of_episodes_with_tools_alone(content: Content):
-    content["tools"] = ["mine.py:double"]
+def test_the_file_of_a_held_out_sets_tool_is_an_input_of_its_own_episodes_alone(content: Content):
+    content["data"]["heldout"][0]["tools"] = ["mine.py:double"]
     content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
+    train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    assert tool_inputs.tools_of_arm(experiment, "with-tools") == ["mine.py"]
-    assert tool_inputs.tools_of_arm(experiment, "without") == []
+    heldout = experiment.set_names[0]
+    assert tool_inputs.tools_of_arm(experiment, heldout, "with-tools") == ["mine.py"]
+    assert tool_inputs.tools_of_arm(experiment, heldout, "without") == tool_inputs.tools_in_training(experiment) == []
 
 
-def test_answers_may_import_the_same_in_all_arms(content: Content):
-    content["tools"] = ["python"]
+def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
+    content["data"]["heldout"][0]["tools"] = ["python"]
     content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)

@@ -49,8 +49,9 @@ def composed(results: Path, settings: ToolUse) -> str:
 
 def test_the_settings_that_differ_are_shown_as_yaml(tmp_path: Path):
     terms = ["correct", {"reward": "length", "weight": -0.2}, {"reward": "mine.py:score", "weight": 0.5}]
+    heldout = {**SETTINGS["data"]["heldout"][0], "tools": ["python", "mine/atlas.py:capital"]}
     training = {"grpo": {"learning_rate": 1e-3, "rewards": terms}}
-    content = SETTINGS | {"training": training, "tools": ["python", "mine/atlas.py:capital"]}
+    content = SETTINGS | {"training": training, "data": {**SETTINGS["data"], "heldout": [heldout]}}
     settings = experiment(tmp_path, settings=content)
     values = yaml.safe_load("\n".join(provenance.settings(settings)).partition("```yaml\n")[2].partition("```")[0])
     again = config.validate_experiment(

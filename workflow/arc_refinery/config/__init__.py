@@ -6,6 +6,7 @@ The JSON schema and the tables of config/README.md are generated from these mode
 from arc_refinery.config.arms import BaseArm, Compared
 from arc_refinery.config.base import (
     ATTEMPTS,
+    EPISODES,
     EVALUATION,
     GRADING,
     PROMPTS,

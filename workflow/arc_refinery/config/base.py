@@ -125,10 +125,11 @@ class Mark(Enum):
     ROWS = "rows to learn from, which fine-tuning reads as they are written"
     EVALUATION = "evaluation, not training"
     GRADING = "grading, not the rewards of a training"
+    EPISODES = "episodes on questions, not the questions"
     REPORT = "the report"
 
 
-TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, GRADING, REPORT = Mark
+TUNING, ATTEMPTS, PROMPTS, ROWS, EVALUATION, GRADING, EPISODES, REPORT = Mark
 
 
 def marked(section: type[BaseModel], *marks: Mark) -> set[str]:
@@ -183,7 +184,6 @@ GONE = {
     r"models|evaluation\.arms\.turns\.model": "one model samples all turns, `model`; remove it",
     r"evaluation\.arms\.seed": "set it for all arms, in `evaluation.seeds`",
     r"evaluation\.sets\.leave_out_too_large": "name a file with the tasks to keep, in `only`",
-    r"data\.(train|heldout)\.tools": "set them for all questions, in `tools`",
     r"training\.evaluated_tasks": "tasks that are evaluated are left out of training; remove it",
     r"sampling\.(use_data_augmentation|test_inputs)|template_rows": "it is a key of the section `arc` now",
     r"parts\.use_data_augmentation": "it is `arc.augment_parts` now",

@@ -1,6 +1,7 @@
 """The files that each stage of tool use reads. `<results>` is Snakemake's variable for the folder of results."""
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from arc_refinery.config.inputs import Paths, adapters, rows_files
@@ -13,7 +14,7 @@ def sft_inputs(_: ToolUse) -> dict[str, Paths]:
 
 def grpo_inputs(experiment: ToolUse) -> dict[str, Paths]:
     data, files = training_questions(experiment), files_to_read(experiment)
-    return {"data": data, "files": files, "tools": files_of_tools(experiment.tools)}
+    return {"data": data, "files": files, "tools": tools_in_training(experiment)}
 
 
 def report_inputs(experiment: ToolUse) -> Paths:
@@ -50,7 +51,7 @@ def arm_adapter(experiment: ToolUse, arm: str) -> Paths:
 
 def files_to_read(experiment: ToolUse) -> Paths:
     """Every file that `read_file` can read: the time of a folder does not show changes of its files."""
-    if not experiment.reads_files(experiment.tools) or not experiment.data.files:
+    if not experiment.reads_files(experiment.all_tools.values()) or not experiment.data.files:
         return []
     return sorted(str(path) for path in Path(experiment.data.files).rglob("*") if path.is_file())
 
@@ -60,5 +61,11 @@ def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
     return sorted({str(path) for tool in tools for path in tool.files})
 
 
-def tools_of_arm(experiment: ToolUse, arm: str) -> Paths:
-    return files_of_tools(experiment.tools_of(arm))
+def tools_in_training(experiment: ToolUse) -> Paths:
+    """Files that define the tools of training questions."""
+    tools_of_sets = (questions.tools for questions in experiment.data.train)
+    return files_of_tools([*experiment.tools, *chain.from_iterable(tools_of_sets)])
+
+
+def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
+    return files_of_tools(experiment.tools_of(questions)) if experiment.arm(arm).tools else []

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import EVALUATION, TUNING
+from arc_refinery.config import EPISODES, EVALUATION, TUNING
 from arc_refinery.config.inputs import with_local_path
 from arc_refinery.jobs import Job, job, local, only, sampling_model, trained_model, without
 from arc_refinery.tool_use import inputs as inputs
@@ -23,7 +23,7 @@ from arc_refinery.tool_use.inputs import sft_inputs as sft_inputs
 
 
 def questions(experiment: ToolUse, name: str) -> Job:
-    rows = without(with_local_path(experiment, experiment.sets[name]), TUNING)
+    rows = without(with_local_path(experiment, experiment.sets[name]), TUNING, EPISODES)
     return job(experiment, questions=rows, sandbox=experiment.sandbox, seed=experiment.seed)
 
 
@@ -36,13 +36,14 @@ def conversations(experiment: ToolUse) -> Job:
         model=only(local(experiment), "path", "window"),
         generation=without(experiment.generation, EVALUATION),
         seed=experiment.seed,
+        tools_of_sets=_tools_of_sets(experiment),
         without_tools=sft.without_tools,
         n_questions=sft.n_questions,
     )
 
 
 def episodes(experiment: ToolUse, questions: str, arm: str) -> Job:
-    tools = experiment.tools_of(arm)
+    tools = experiment.tools_of(questions) if experiment.arm(arm).tools else ()
     return job(
         experiment,
         {"n_jobs": experiment.cpus("sample")},
@@ -58,16 +59,24 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Job:
 
 def training(experiment: ToolUse, run: str) -> dict[str, Any]:
     """Return the settings of a training with GRPO that only tool use has."""
+    names = [train_set.name for train_set in experiment.data.train]
+    tools = [tool for name in names for tool in experiment.tools_of(name)]
     return {
         **_of_episodes(experiment, experiment.tools),
         "model": trained_model(experiment, experiment.model.window, run),
         "generation": without(experiment.generation, EVALUATION),
-        "files": _files(experiment, experiment.tools),
+        "tools_of_sets": _tools_of_sets(experiment),
+        "files": _files(experiment, tools),
     }
 
 
 def _of_episodes(experiment: ToolUse, tools: tuple[ToolChoice, ...]) -> dict[str, Any]:
     return {"tools": tools, "sandbox": experiment.sandbox, "modules_of_python": experiment.modules_of_python}
+
+
+def _tools_of_sets(experiment: ToolUse) -> dict[str, tuple[ToolChoice, ...]]:
+    """The tools of training sets that have their own."""
+    return {train_set.name: train_set.tools for train_set in experiment.data.train if train_set.tools}
 
 
 def _files(experiment: ToolUse, tools: Iterable[ToolChoice]) -> Path | None:

@@ -1,9 +1,9 @@
 """The stages of tool use, in running order: plain functions (arc_refinery.stages)."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from arc_refinery import records
 from arc_refinery.asserts.split import hidden_checks
 from arc_refinery.config import (
+    EPISODES,
     EVALUATION,
     TUNING,
     Guard,
@@ -85,7 +86,7 @@ def questions(
             f"{questions.path or questions.name}: no question is left of {len(read)}: {len(read) - len(unseen)} are "
             f"held out, the programs of {len(checked.failing)} do not pass their own tests. Choose other data"
         )
-    settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING)), "split": split}
+    settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING, EPISODES)), "split": split}
     notes: dict[str, Any] = {
         "n_held_out": len(read) - len(unseen),
         "failing": checked.failing,
@@ -111,6 +112,7 @@ class Offer:
     generation: Generation
     tools: Tools
     modules_of_python: bool  # programs may import what `python` offers, even if it is not among the tools
+    tools_of_sets: Mapping[str, Tools] = field(default_factory=dict)  # sets with their own
     files: Path | None = None  # folder for read_file, with one folder per question
 
     def renderer(self, model_path: str) -> "ToolRenderer":
@@ -125,21 +127,25 @@ class Offer:
         renderer.check()
         return renderer
 
+    def _all(self) -> list[ToolChoice]:
+        return [*self.tools, *(tool for tools in self.tools_of_sets.values() for tool in tools)]
+
     @property
     def words(self) -> list[str]:
-        """All tools as words."""
-        return [*map(str, self.tools)]
+        """All tools as words; those of a set after its name."""
+        of_sets = [f"{name} {tool}" for name, tools in self.tools_of_sets.items() for tool in tools]
+        return [*map(str, self.tools), *of_sets]
 
     def modules(self) -> list[str]:
         """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
-        is_offered = any(choice.tool == "python" for choice in self.tools)
+        is_offered = any(choice.tool == "python" for choice in self._all())
         return PYTHON_MODULES if is_offered or self.modules_of_python else []
 
     def files_hash(self) -> str:
         """Hash of all that tools read, and of settings that no schema shows; empty if there is nothing."""
         if self.files is not None and not self.files.is_dir():
             raise InputError(f"{self.files}: no such folder; expected one with one folder per question")
-        tool_files = {path for choice in self.tools for path in choice.files}
+        tool_files = {path for choice in self._all() for path in choice.files}
         readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
         hashed = content_hash([*readable, *sorted(tool_files)]) if readable or tool_files or self.files else ""
         are_plain = all(word in get_args(ToolName) for word in self.words)
@@ -152,12 +158,13 @@ class Offer:
 
     def toolboxes(self, executor: Executor, call_format: CallFormat) -> Callable[[Question], Toolbox]:
         """Return what opens the tools for an episode; raise `InputError` if own tools cannot be loaded."""
-        Toolbox(self.tools)  # raises if two tools have one name
-        check_own_tools(self.tools, executor)
+        for offered in (self.tools, *self.tools_of_sets.values()):
+            Toolbox(offered)  # raises if two tools have one name
+        check_own_tools(self._all(), executor)
 
         def toolbox(question: Question) -> Toolbox:
             return Toolbox(
-                self.tools,
+                self.tools_of_sets.get(question.question_id.partition("/")[0], self.tools),
                 executor,
                 self.files and self.files / question.question_id,
                 self.generation.max_result_chars,
@@ -172,6 +179,7 @@ def conversations(
     model: ModelConfig,
     generation: Generation,
     tools: Tools,
+    tools_of_sets: dict[str, Tools],
     modules_of_python: bool,
     sandbox: Sandbox,
     without_tools: Share,
@@ -188,7 +196,7 @@ def conversations(
     from arc_refinery.tool_use.training.demonstrations import conversation
     from arc_refinery.tool_use.training.environment import check_template
 
-    offer = Offer(generation, tools, modules_of_python)
+    offer = Offer(generation, tools, modules_of_python, tools_of_sets)
     files_hash = offer.files_hash()
     settings = {
         "generation": generation.model_dump(exclude=marked(Generation, EVALUATION)),
@@ -197,6 +205,7 @@ def conversations(
         "without_tools": without_tools,
         "n_questions": n_questions,
     }
+    _check_sets(questions, tools_of_sets)
     n_read, n_without, n_long = 0, 0, 0
     renderer = offer.renderer(model.path)
     check_template(renderer.tokenizer)  # now, not after SFT
@@ -247,6 +256,7 @@ def train(
     guard: Guard,
     generation: Generation,
     tools: Tools,
+    tools_of_sets: dict[str, Tools],
     modules_of_python: bool,
     sandbox: Sandbox,
     files: Path | None,
@@ -266,12 +276,13 @@ def train(
     `start` is the adapter to start from, by default a new one; `before` the adapter of the part of this training that
     ended before, and `until_step` ends this part.
     """
-    offer = Offer(generation, tools, modules_of_python, files)
+    offer = Offer(generation, tools, modules_of_python, tools_of_sets, files)
 
     def environment() -> "Iterator[ToolEnvironment]":
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
         from arc_refinery.training.rewards import Reward
 
+        _check_sets(data, tools_of_sets)
         questions = [question for _, question in records.read_all(data, Question)]
         with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
             renderer = offer.renderer(model.path)
@@ -332,7 +343,7 @@ def episodes(
     from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
 
     check_model(model, adapter)
-    offer = Offer(generation, tools, modules_of_python, files)
+    offer = Offer(generation, tools, modules_of_python, files=files)
     with _two(sandbox, n_jobs, offer.modules()) as executors:
         renderer = offer.renderer(model.path)
         setup = EpisodeSettings(
@@ -352,6 +363,16 @@ def episodes(
         settings, notes = setup.settings() | {"lora_path": adapter}, {CALL_FORMAT: renderer.call_format.name}
         records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])
     progress_path(output).unlink()
+
+
+def _check_sets(paths: Iterable[Path], named: Iterable[str]) -> None:
+    """Raise `InputError` if a set with tools of its own has no question."""
+    ids = [text for path in paths for text in records.texts(path, Question, "question_id")]
+    there = {text.partition("/")[0] for text in ids}
+    if unknown := sorted(set(named) - there):
+        raise InputError(
+            f"tools_of_sets names the set {unknown[0]}, but the questions are of {', '.join(sorted(there))}; correct it"
+        )
 
 
 @contextmanager

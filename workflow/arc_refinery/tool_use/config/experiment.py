@@ -10,6 +10,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
+    EPISODES,
     EVALUATION,
     ROWS,
     TUNING,
@@ -103,6 +104,9 @@ class Questions(RowsFile):
     )
     n_questions: PositiveInt | None = Field(
         None, description="Questions to generate, or to read, from the first; default: all."
+    )
+    tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
+        (), description="Tools for these questions; default: the experiment's."
     )
 
     validation: ClassVar = False
@@ -274,9 +278,9 @@ class ToolUse(Compared[ToolArm]):
             what = "a folder with one folder per question"
             wanted.append(Wanted("data.files", Path(self.data.files), what, "folder"))
         what = "a Python file, relative to this folder"
-        for number, tool in enumerate(self.tools):
+        for key, tool in self.all_tools.items():
             if tool.own_code:
-                wanted.append(Wanted(f"tools.{number}", tool.own_code.path, what))
+                wanted.append(Wanted(key, tool.own_code.path, what))
         return wanted
 
     def faults_of_contents(self) -> list[str]:
@@ -288,17 +292,16 @@ class ToolUse(Compared[ToolArm]):
                 check_folder(Path(self.model.path), self.generation)
             except InputError as error:
                 faults.append(str(error))
-        taken: list[str] = []
-        for number, tool in enumerate(self.tools):
+        names: dict[str, list[str]] = {}  # names of tools by the list that they are in
+        for key, tool in self.all_tools.items():
             try:
                 offered = [signature.name for signature in signatures(tool.own_code)] if tool.own_code else [tool.tool]
             except InputError as error:
-                faults.append(f"tools.{number}: {error}")
+                faults.append(f"{key}: {error}")
                 continue
+            taken = names.setdefault(key.rpartition(".")[0], [])
             faults += [
-                f"tools.{number}: a second tool is called {name}; rename or remove one"
-                for name in offered
-                if name in taken
+                f"{key}: a second tool is called {name}; rename or remove one" for name in offered if name in taken
             ]
             taken += offered
         return faults
@@ -324,7 +327,7 @@ class ToolUse(Compared[ToolArm]):
         return self.data.heldout
 
     def decisive_settings(self, name: str) -> dict[str, Any]:
-        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(HeldoutQuestions, TUNING))
+        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(HeldoutQuestions, TUNING, EPISODES))
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
@@ -364,14 +367,23 @@ class ToolUse(Compared[ToolArm]):
     def sets(self) -> dict[str, Questions]:
         return {questions.name: questions for questions in (*self.data.train, *self.data.heldout)}
 
-    def tools_of(self, arm: str) -> tuple[ToolChoice, ...]:
-        """The tools that an arm offers."""
-        return self.tools if self.arm(arm).tools else ()
+    def tools_of(self, questions: str) -> tuple[ToolChoice, ...]:
+        """The tools of a set of questions."""
+        return self.sets[questions].tools or self.tools
+
+    @property
+    def all_tools(self) -> dict[str, ToolChoice]:
+        """Every choice of a tool, by its key: those of the experiment, then those of sets."""
+        choices = {f"tools.{index}": tool for index, tool in enumerate(self.tools)}
+        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
+            for number, questions in enumerate(sets):
+                choices |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(questions.tools)}
+        return choices
 
     @property
     def modules_of_python(self) -> bool:
-        """Whether programs may import what the tool `python` offers: answers of all arms, or of none."""
-        tools = {tool.tool for tool in self.tools}
+        """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
+        tools = {tool.tool for tool in self.all_tools.values()}
         has_others = "execute_code" in tools or any(questions.form == "mbpp" for questions in self.sets.values())
         return "python" in tools and has_others
 
@@ -398,7 +410,7 @@ class ToolUse(Compared[ToolArm]):
             raise ValueError(
                 f"training.grpo.n_heldout = {grpo.n_heldout} leaves none of the training questions; lower it"
             )
-        if self.reads_files(self.tools) and not self.data.files:
+        if self.reads_files(self.all_tools.values()) and not self.data.files:
             raise ValueError("data.files is missing: `read_file` reads from that folder")
         adapters = ["none", *self.adapters]
         self.check_arm_names()

@@ -60,7 +60,7 @@ class Reported(kind.Reported):
         system = experiment.generation.system
         before = [Message(role="system", content=system)] if system else []
         questions = rows.read_questions(self.folder, name)
-        tools = Toolbox(experiment.tools_of(arm.name)).schemas
+        tools = Toolbox(experiment.tools_of(name)).schemas if arm.tools else []
         for path in rows.episode_files(experiment, self.folder, name, arm.name):
             for episode in records.read(path, Episode):
                 asked = Message(role="user", content=questions[episode.question_id].text)

@@ -77,7 +77,7 @@ def _episodes(
     experiment: ToolUse, folder: Path, name: str, arm: ToolArm, questions: Mapping[str, Question]
 ) -> Iterator[dict[str, Any]]:
     n_shards, evaluation = experiment.n_shards(name), experiment.evaluation
-    source, has_tools = folder / f"questions/{name}.parquet", experiment.tools_of(arm.name)
+    source, has_tools = folder / f"questions/{name}.parquet", arm.tools and experiment.tools_of(name)
     for shard, path in enumerate(episode_files(experiment, folder, name, arm.name)):
         batches = records.batches_of_shard([*questions], evaluation.questions_per_batch, shard, n_shards)
         records.check_episodes(path, source, [*chain.from_iterable(batches)], evaluation.n_predictions)
@@ -147,12 +147,14 @@ def check_arms_differ(experiment: ToolUse, questions: str, files: Mapping[str, l
             if settings != made_with[paths[0]]:
                 raise RecordError(f"{path}: was made with other settings than {paths[0]}. {records.remake(path)}")
         other, path = owners.setdefault(made_with[paths[0]], (arm, paths[0]))
-        if _settings_of_arm(experiment, arm) != _settings_of_arm(experiment, other):
+        if _settings_of_arm(experiment, questions, arm) != _settings_of_arm(experiment, questions, other):
             raise RecordError(
                 f"{paths[0]}: was made with the settings of {path}, but the arms {other} and {arm} differ; one file is "
                 f"a copy. {records.remake(paths[0])}"
             )
 
 
-def _settings_of_arm(experiment: ToolUse, arm: str) -> tuple[Any, ...]:
-    return experiment.tools_of(arm), experiment.adapter_of(arm)
+def _settings_of_arm(experiment: ToolUse, questions: str, arm: str) -> tuple[Any, ...]:
+    settings = experiment.arm(arm)
+    tools = experiment.tools_of(questions) if settings.tools else ()
+    return tools, experiment.adapter_of(arm)
