@@ -46,8 +46,8 @@ def job(stage: str, changes: dict[str, Any] | None = None, **flags: Any) -> list
     return words_of(stage, JOBS[stage] | (changes or {}), **files)
 
 
-def tools(*entries: Any) -> dict[str, Any]:
-    return {"tools": list(entries)}
+def tools(*words: str) -> dict[str, Any]:
+    return {"tools": list(words)}
 
 
 @pytest.fixture(autouse=True)
@@ -122,13 +122,13 @@ def test_bad_input_ends_with_one_message(
     ("changes", "begins"),
     [
         (tools("browser"), "tools.0: 'browser' is not a tool; "),
-        (tools({"tool": "python", "seconds": "x"}), "tools.0.seconds is 'x'; "),
-        (tools({"tool": "python", "second": 1}), "tools.0.second is not a known key; "),
+        (tools("python,", "calculator"), "tools.0 is 'python,', with '' after a comma; "),
+        (tools("calculator", "python,3"), "tools.1 is 'python,3', with '3' after a comma; "),
+        (tools("python,seconds=x"), "tools.0.seconds is 'x'; "),
+        (tools("python,second=1"), "tools.0.second is not a known key; "),
+        (tools("python,seconds=1,seconds=2"), "tools.0 is 'python,seconds=1,seconds=2', with two `seconds`; "),
         ({"tools_of_sets": {"sums": ["browser"]}}, "tools_of_sets.sums.0: 'browser' is not a tool; "),
-        (
-            {"grpo": {"learning_rate": 1, "rewards": ["correct", {"reward": "format", "weight": "x"}]}},
-            "grpo.rewards.1.weight is 'x'; ",
-        ),
+        ({"grpo": {"learning_rate": 1, "rewards": ["correct", "format=x"]}}, "grpo.rewards.1.weight is 'x'; "),
         (
             {"grpo": {"learning_rate": 1, "rewards": ["correct", "correct"]}},
             "grpo.rewards: two terms have the name correct; ",

@@ -432,14 +432,13 @@ DOUBLE = 'def double(n: int):\n    """Double a number.\n\n    Args:\n        n: 
         ({"tool": "calculator"}, "calculator"),
         ("a/mine.py:double", "a/mine.py:double"),
         ({"tool": "execute_code", "seconds": 3}, "execute_code,seconds=3.0"),
-        (
-            {"tool": "mine.py:Index", "where": "process", "retry_on": ["Away", "Busy"]},
-            "mine.py:Index,where=process,retry_on=Away+Busy",
-        ),
+        ({"tool": "a,b.py:double", "where": "process"}, "a,,b.py:double,where=process"),
+        ("a,b.py:double", "a,b.py:double"),
     ],
 )
-def test_a_tool_is_one_word_in_records(entry: Any, word: str):
-    assert str(ToolChoice.model_validate(entry)) == word
+def test_a_tool_is_one_word_of_a_command_line(entry: Any, word: str):
+    choice = ToolChoice.model_validate(entry)
+    assert (str(choice), ToolChoice.model_validate(word)) == (word, choice)
 
 
 def test_a_set_of_questions_has_its_own_tools_or_those_of_the_experiment(content: Content):

@@ -102,3 +102,9 @@ def test_too_many_failures_end_the_training(n_steps: int):
         limit.add(["the index is away"] * (1 + 2 * n_steps) + [""] * (8 * n_steps - 1 - 2 * n_steps))
     with pytest.raises(InputError, match="in 1 of the last 2 episodes"):
         FailureLimit(0.0, 8).add(["away", ""])
+
+
+def test_names_of_exceptions_reach_a_job_as_one_word():
+    choice = ToolChoice.model_validate({"tool": "mine.py:Index", "where": "process", "retry_on": ["Away", "Busy"]})
+    assert str(choice) == "mine.py:Index,where=process,retry_on=Away+Busy"
+    assert ToolChoice.model_validate(str(choice)) == choice

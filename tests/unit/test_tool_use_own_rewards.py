@@ -336,6 +336,7 @@ def test_terms_and_their_files_belong_to_the_training_alone():
     experiment = validate_experiment(content(rewards=terms), "mine.yaml", ToolUse)
     terms_of_job = settings_of(train(experiment, "trained"))["grpo"]["rewards"]
     assert tuple(map(EpisodeTerm.model_validate, terms_of_job)) == experiment.rewards
+    assert tuple(map(EpisodeTerm.model_validate, ("correct", "mine.py:score=0.5"))) == experiment.rewards
     assert files_of_grpo(experiment) == ["mine.py"]
     plain = validate_experiment(content(), "mine.yaml", ToolUse)
     assert jobs.episodes(experiment, "arithmetic", "trained") == jobs.episodes(plain, "arithmetic", "trained")

@@ -82,7 +82,7 @@ class OwnCode:
 
 
 class Entry(Strict):
-    """An entry of a list: something built in or `file.py:name`, as a section or by its name alone.
+    """An entry of a list: something built in or `file.py:name`, as a section or as a word.
 
     rewards: [correct, {reward: rewards.py:score, weight: 0.5}]
     """
@@ -94,21 +94,40 @@ class Entry(Strict):
         return OwnCode.parse(getattr(self, self.key))
 
     def __str__(self) -> str:
-        """The entry as one word, for records: `python,seconds=5.0`."""
+        """The entry as one word, from which it can be read again: `python,seconds=5.0`."""
         settings = self.model_dump(exclude_defaults=True)
         name = settings.pop(self.key)
+        if not settings:
+            return str(name)
         texts = {key: "+".join(value) if isinstance(value, tuple) else value for key, value in settings.items()}
-        return ",".join([name, *(f"{key}={value}" for key, value in texts.items())])
+        return ",".join([_escaped(name), *(f"{key}={_escaped(value)}" for key, value in texts.items())])
+
+    @classmethod
+    def settings_of(cls, word: str) -> dict[str, Any]:
+        """Return the keys and values of an entry that is given as one word; a comma in a value is written twice."""
+        if OwnCode.parse(word):
+            return {cls.key: word}
+        name, *settings = [part.replace("\0", ",") for part in word.replace(",,", "\0").split(",")]
+        if wrong := [part for part in settings if "=" not in part]:
+            raise ValueError(f"is {word!r:.100}, with {wrong[0]!r:.100} after a comma; expected `key=value` there")
+        keys = [part.partition("=")[0] for part in settings]
+        if twice := [key for key in keys if keys.count(key) > 1]:
+            raise ValueError(f"is {word!r:.100}, with two `{twice[0]}`; remove one")
+        return {cls.key: name} | dict(part.split("=", 1) for part in settings)
 
     @model_validator(mode="before")
     @classmethod
-    def _may_be_a_name(cls, value: Any) -> Any:
+    def _may_be_a_word(cls, value: Any) -> Any:
         if not isinstance(value, str | dict | cls):
             raise ValueError(
                 f"is {value!r}; expected the name of a {cls.key}, `file.py:name`, or a section with `{cls.key}`"
             )
-        return {cls.key: value} if isinstance(value, str) else value
+        return cls.settings_of(value) if isinstance(value, str) else value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
         return {"anyOf": [{"type": "string"}, handler(core_schema)]}
+
+
+def _escaped(value: object) -> str:
+    return str(value).replace(",", ",,")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.own_code import Entry
+from arc_refinery.config.own_code import Entry, OwnCode
 
 Functions = Mapping[str, Callable[[Any], float]]
 Term = TypeVar("Term", bound="RewardTerm")
@@ -42,8 +42,16 @@ class RewardTerm(Entry):
         return self.own_code.name if self.own_code else self.reward
 
     def __str__(self) -> str:
-        """The term as one word, for records: `format=0.1`."""
+        """The term as one word: `format=0.1`."""
         return self.reward if self.weight == 1.0 else f"{self.reward}={self.weight}"
+
+    @classmethod
+    def settings_of(cls, word: str) -> dict[str, Any]:
+        """Return the keys and values of a term that is one word."""
+        if OwnCode.parse(word) or "=" not in word:
+            return {"reward": word}
+        reward, _, weight = word.rpartition("=")
+        return {"reward": reward, "weight": weight}
 
     @model_validator(mode="after")
     def _changes_the_reward(self) -> Self:

@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
 from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
@@ -47,6 +47,11 @@ WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the mo
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
 
 
+def _names(value: Any) -> Any:
+    """Split the names of an entry that is one word: `mine.py:Index,where=process,retry_on=Away+Busy`."""
+    return value.split("+") if isinstance(value, str) else value
+
+
 class ToolChoice(Entry):
     key: ClassVar = "tool"
     tool: str = Field(
@@ -63,7 +68,7 @@ class ToolChoice(Entry):
         le=86_400,
         description="Time limit of a call; default: `sandbox.cpu_seconds`, or 10 in the job's process.",
     )
-    retry_on: tuple[Line, ...] = Field(
+    retry_on: Annotated[tuple[Line, ...], BeforeValidator(_names)] = Field(
         (),
         description="For `where: process`: exceptions (`[OperationalError]`; also those derived from them) "
         "which mean that the tool could not work (docs/tool-use.md).",
