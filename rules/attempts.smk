@@ -7,7 +7,7 @@ rule first_prompts:
         overlap=[],
         template=experiment.template_files(),
         domain=kind.inputs.domain_code(experiment),
-        model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
+        model=inputs.models(experiment),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:
@@ -32,7 +32,7 @@ rule first_prompts:
 rule sample:
     input:
         prompts="<results>/{tasks}/{branch}/prompts.parquet",
-        model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
+        model=inputs.models(experiment),
         adapter=from_wildcards(kind.inputs.adapter, "tasks", "branch"),
     output:
         "<results>/{tasks}/{branch}/attempts/{shard}.parquet",

@@ -10,7 +10,7 @@ rule refining_prompts:
         verdicts=from_wildcards(kind.inputs.parent_verdicts, "tasks", "branch"),
         template=experiment.template_files(),
         domain=kind.inputs.domain_code(experiment),
-        model=from_wildcards(kind.inputs.sampler, "tasks", "branch"),
+        model=inputs.models(experiment),
     output:
         "<results>/{tasks}/{branch}/prompts.parquet",
     log:

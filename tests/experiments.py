@@ -24,25 +24,13 @@ Changes = dict[str, Any]
 
 ARC: Changes = {"kind": "refining", "domain": "arc", "seed": 0}
 HUB = {"source": "hub", "path": "rows.jsonl", "repository": "owner/rows", "filename": "rows.jsonl"}
-OTHER_MODEL = {"path": "workflow/models/tiny", "window": 512, "template": "compact"}
 # Configurations that together use every key: changes of the cut-down experiments
 REFINING: dict[str, Changes] = {
     "as it is": {},
-    "another model": {
-        "models": {"other": OTHER_MODEL},
-        "evaluation.arms.2": {
-            "name": "by-other",
-            "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "other"}],
-        },
-    },
     "from the hub": {
         "model": {"path": "owner/model", "window": 1024, "template": "learned"},
         "arc.template_rows": {"source": "hub", "path": "rows.jsonl", "repository": "owner/messages", "files": "*"},
         "problems": HUB,
-    },
-    "another model from the hub": {
-        "models": {"other": OTHER_MODEL | {"path": "owner/other", "backend": "vllm"}},
-        "evaluation.arms.2": {"name": "by-other", "turns": [{"n_predictions": 16, "model": "other"}]},
     },
     "words": {"model.template": "words", "problems": {"source": "file", "path": "rows.jsonl"}},
     "words from a file": {

@@ -97,7 +97,7 @@ def experiment(
     for arm, answers in every_answer.items():
         adapter = validated.adapter_of(arm)
         sampled: dict[str, Any] = {
-            "model": inputs.model_path(validated, validated.model),
+            "model": inputs.model_path(validated),
             "adapter": f"{folder}/adapters/{adapter}" if adapter else "",
             "seed": validated.seed,
             "temperature": validated.generation.temperature,

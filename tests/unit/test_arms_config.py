@@ -1,6 +1,5 @@
-"""Meaning of a config's arms: models, adapters, seeds, and which of them are compared."""
+"""Meaning of a config's arms: adapters, seeds, and which of them are compared."""
 
-import re
 from typing import Any, get_args
 
 import pytest
@@ -23,12 +22,10 @@ SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 def experiment(
     arms: dict[str, list[dict[str, Any]]],
     training: dict[str, Any] | None = None,
-    models: dict[str, Any] | None = None,
     **evaluation: Any,
 ) -> ArcExperiment:
     content = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
     content["training"] |= training or {}
-    content["models"] = models or {}
     content["evaluation"]["arms"] = [
         {"name": name, "turns": [{"n_predictions": 8} | turn for turn in turns]} for name, turns in arms.items()
     ]
@@ -101,38 +98,13 @@ def test_a_comparison_with_no_arm_is_refused(wording: Wording) -> None:
     wording(itself)
 
 
-OTHER = {"path": "other", "template": "compact", "window": 512}
-
-
-def test_a_turn_may_be_sampled_with_another_model() -> None:
-    settings = experiment({"base": [{}], "other": [{"model": "big"}, {"model": "big"}]}, models={"big": OTHER})
-    arm = settings.arms[1]
-    assert arm.branches == ("turn1-big", "other-turn2")
-    assert settings.model_of(arm.turns[1]).path == "other"
-    assert settings.model_of(settings.arms[0].turns[0]) == settings.model
-
-
-def test_models_that_cannot_take_turns_are_refused(wording: Wording) -> None:
-    arms: dict[str, list[dict[str, Any]]] = {"other": [{"model": "big"}]}
-    trained: dict[str, list[dict[str, Any]]] = {"other": [{"model": "big", "adapter": "trained"}]}
-    for key, message in (
-        ("evaluation.arms: other .* big", refused(arms)),
-        ("models.big: ", refused(arms, models={"big": OTHER | {"template": "words"}})),
-        ("models.big.window", refused(arms, models={"big": OTHER | {"window": 40}})),
-        ("evaluation.arms.0.turns.0: the adapter trained", refused(trained, models={"big": OTHER})),
-        ("models: .* trained", refused(arms, models={"big": OTHER, "trained": OTHER})),
-    ):
-        assert re.match(f"test: {key}", message)
-        wording(message)
-
-
 def test_a_turn_refines_as_usual_but_for_what_it_says_itself() -> None:
     usual = Refinement(n_parents=4, include_errors=True)
-    turn = Turn(n_predictions=8, form="residual", history="last")
-    assert turn.refinement(usual) == Refinement(n_parents=4, include_errors=True, form="residual", history="last")
+    turn = Turn(n_predictions=8, form="residual")
+    assert turn.refinement(usual) == Refinement(n_parents=4, include_errors=True, form="residual")
 
 
-@pytest.mark.parametrize("key", [{"feedback": "none"}, {"form": "residual"}, {"history": "last"}])
+@pytest.mark.parametrize("key", [{"feedback": "none"}, {"form": "residual"}])
 def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> None:
     message = refused({"base": [key]})
     assert message.startswith("test: evaluation.arms.0: base: turn 1 ") and message.endswith(next(iter(key)))
@@ -140,7 +112,7 @@ def test_a_first_turn_refines_nothing(key: dict[str, Any], wording: Wording) -> 
 
 
 def test_settings_as_they_are_written_down_are_read_again() -> None:
-    written = experiment(BASE, SEEDS_OF_TRAINING, {"big": OTHER}, seeds=[1, 2])
+    written = experiment(BASE, SEEDS_OF_TRAINING, seeds=[1, 2])
     settings = written.model_dump(mode="json", exclude={"resources"})
     assert validate_experiment(settings, "settings.json", ArcExperiment).arms == written.arms
 
@@ -159,17 +131,6 @@ def test_two_trained_arms_are_paired_by_the_seed_of_their_training() -> None:
     assert names(settings.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
     assert names(settings.paired_runs("a", "base")) == [[("a-seed-0", "base")], [("a-seed-1", "base")]]
     assert names(settings.paired_runs("a-seed-0", "b-seed-1")) == [[("a-seed-0", "b-seed-1")]]
-
-
-def test_arms_with_other_seeds_of_sampling_are_still_paired_by_training() -> None:
-    arms = [
-        {"name": name, "turns": [{"adapter": "trained", "n_predictions": 8}], "seed": n}
-        for n, name in ((5, "a"), (6, "b"))
-    ]
-    content = experiment(BASE, SEEDS_OF_TRAINING).model_dump(mode="json")
-    content["evaluation"]["arms"] = arms
-    settings = validate_experiment(content, "test", ArcExperiment)
-    assert names(settings.paired_runs("a", "b")) == [[("a-seed-0", "b-seed-0")], [("a-seed-1", "b-seed-1")]]
 
 
 def test_samplings_of_one_training_are_one_run() -> None:
@@ -191,17 +152,6 @@ def test_an_arm_is_not_compared_with_itself_under_another_name(wording: Wording)
     arms: dict[str, list[dict[str, Any]]] = {"base": [{}], "a": [{"adapter": "trained"}]}
     message = refused(arms, SEEDS_OF_TRAINING, comparisons=[["a", "a-seed-0"]])
     assert message.startswith("test: evaluation.comparisons: [a, a-seed-0]")
-    wording(message)
-
-
-def test_first_turns_that_are_sampled_differently_have_different_folders(wording: Wording) -> None:
-    arms: dict[str, list[dict[str, Any]]] = {
-        "base": [{}],
-        "a": [{"adapter": "trained"}],
-        "cool": [{"temperature": 0.7}],
-    }
-    message = refused(arms, {"sft": None, "sweep": [{"temperature": 0.7}, {"temperature": 1.0}]})
-    assert "turn1-temperature-0.7" in message
     wording(message)
 
 
@@ -294,21 +244,6 @@ def test_the_primary_comparison_is_not_on_a_set_that_settings_are_chosen_on(word
         validate_experiment(content, "test", ArcExperiment)
     assert "evaluation.primary" in str(caught.value) and "heldout" in str(caught.value)
     wording(caught.value)
-
-
-def temperature(settings: ArcExperiment, tasks: str, branch: str) -> float:
-    sampled: float = settings_of(jobs.sample(settings, tasks, branch))["sampling"]["temperature"]
-    return sampled
-
-
-def test_a_turn_may_have_its_own_temperature() -> None:
-    settings = experiment(
-        {"base": [{}], "greedy": [{"temperature": 0}], "cool": [{}, {"temperature": 0.5}]}, {"sft": None}
-    )
-    assert [arm.branches for arm in settings.arms] == [("turn1",), ("turn1-temperature-0",), ("turn1", "cool-turn2")]
-    temperatures = {branch: temperature(settings, "heldout", branch) for branch in settings.branches}
-    assert temperatures == {"turn1": 1.0, "turn1-temperature-0": 0.0, "cool-turn2": 0.5}
-    assert temperature(settings, "part1", "turn1") == 1.0
 
 
 # forms of feedback

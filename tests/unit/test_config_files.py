@@ -127,7 +127,6 @@ def test_a_missing_file_that_a_base_names_is_blamed_on_it(tmp_path: Path) -> Non
         ({"training": {"grpo": {"reward": "arc-v1"}}}, "training.grpo.rewards"),
         ({"training": {"beta": 1}}, "training.grpo.beta"),
         ({"temperature": 1}, "sampling.temperature"),
-        ({"models": {"big": {"path": "x", "windw": 9}}}, "window"),
         ({"evaluation": {"arms": [{"name": "a", "turns": [{"adaptor": "x"}]}]}}, "evaluation.arms.0.turns.0.adapter"),
         ({"xyzzy": 1}, ""),
     ],

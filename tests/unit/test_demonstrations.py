@@ -244,15 +244,6 @@ def test_the_correct_attempt_most_like_the_refined_one_is_the_target(renderer: R
     assert targets == [("it/wrong", "it/a"), ("it/another", "it/a")]
 
 
-def test_tasks_that_are_solved_too_often_are_left_out(renderer: Renderer):
-    easy, hard = asked(renderer, "easy"), asked(renderer, "hard")
-    graded = [attempt(easy, "a"), solved(easy, "b", FLIPPED), attempt(hard, "a"), attempt(hard, "b")]
-    for most, tasks in ((1.0, {"easy", "hard"}), (0.5, {"easy", "hard"}), (0.4, {"hard"}), (0.0, {"hard"})):
-        counts: Counter[str] = Counter()
-        assert {row.task_id for row in rows_of(graded, renderer, counts, max_pass_rate=most)} == tasks
-        assert counts["n_too_easy"] == 2 - len(tasks)
-
-
 def test_programs_that_evaluation_tasks_are_made_of_are_not_learned(renderer: Renderer):
     prompt = asked(renderer)
     bodies = [f"    grid = np.rot90(grid, {n})" for n in range(10, 50)]
@@ -301,7 +292,7 @@ def test_a_program_follows_an_empty_thought_where_the_chat_template_opens_one(mo
     )
     (source,) = make_demonstrations([wrong], {"it": FLIPPED}, a_plan(), COMPACT, renderer, Counter())
     assert source.text.endswith("<|assistant|><think>\n") and source.completion == f"\n</think>\n\n{FLIPPED}"
-    plan = a_plan(targets="attempts", max_pass_rate=1.0)
+    plan = a_plan(targets="attempts")
     (sampled,) = make_demonstrations([wrong, right], {}, plan, COMPACT, renderer, Counter())
     assert sampled.completion == f"So.</think>{FLIPPED}"
 
@@ -361,5 +352,5 @@ def test_the_stage_writes_the_same_bytes_whatever_the_number_of_shards_and_gradi
     rows = list(records.read(output, Demonstration))
     assert [row.task_id for row in rows] == [name for name in names for _ in range(2)]
     assert {row.completion for row in rows} == {FLIPPED}
-    assert records.notes(output) == {"n_tasks": 5, "n_too_easy": 0, "n_tasks_without_target": 0, "n_too_long": 0}
+    assert records.notes(output) == {"n_tasks": 5, "n_tasks_without_target": 0, "n_too_long": 0}
     assert np.isin([row.turn for row in rows], [1, 2]).all()

@@ -242,7 +242,7 @@ def test_answers_of_the_experiments_model_are_checked_where_it_is(tmp_path: Path
 
     def found(path: str) -> Finding:
         changed = validate_experiment(content | {"model": content["model"] | {"path": path}}, "refining", ArcExperiment)
-        return machine.answers(changed, tmp_path)
+        return [*machine.model_files(changed, tmp_path)][1]
 
     assert found(TINY).outcome == "passed"
     assert found("owner/model").outcome == "not applicable"
@@ -257,7 +257,7 @@ def test_answers_of_the_experiments_model_are_checked_where_it_is(tmp_path: Path
 
 def test_episodes_end_otherwise(tmp_path: Path):
     experiment = load_experiment(ROOT / "config/tool-use-demo.yaml")
-    assert machine.answers(experiment, tmp_path).outcome == "not applicable"
+    assert [finding.outcome for finding in machine.model_files(experiment, tmp_path)] == ["passed", "not applicable"]
 
 
 # disk, files, sandbox

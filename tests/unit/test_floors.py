@@ -11,7 +11,7 @@ from checkout import ROOT
 PACKAGE = ROOT / "workflow/arc_refinery"
 # From the ground up; rooms of one floor do not import each other
 FLOORS = (
-    {"branch_files", "errors", "packages", "programs", "seeding"},
+    {"branch_files", "errors", "programs", "seeding"},
     {"files", "runs"},
     {"rows"},
     {"arc"},

@@ -238,30 +238,8 @@ def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path:
     with pytest.raises(InputError) as caught:
         list(tasks_of_set(evaluation_set(**listed), 4500, Counter()))
     text = str(caught.value)
-    assert (
-        text.startswith(f"{path}: task wide: train pair 1: field 'input': shape 31x1") and "leave_out_too_large" in text
-    )
+    assert text.startswith(f"{path}: task wide: train pair 1: field 'input': shape 31x1") and "`only`" in text
     wording(text)
-    left_out: Counter[str] = Counter()
-    task_set = evaluation_set(**listed, leave_out_too_large=True)
-    assert [task.task_id for task in tasks_of_set(task_set, 4500, left_out)] == ["fine"]
-    assert left_out == {"a grid has a side of more than 30": 1}
-
-
-def write(task_set: TaskSet, output: Path) -> None:
-    do("evaluation_tasks", {"task_set": task_set.model_dump(exclude_unset=True), "sandbox": {}}, output=output)
-
-
-def test_tasks_left_out_are_in_the_notes_and_not_all(tmp_path: Path, wording: Wording):
-    path = store(tmp_path / "f.json", {"wide": WIDE, "fine": TASK})
-    task_set = TaskSet(name="set", source="dataset", path=str(path), leave_out_too_large=True)
-    write(task_set, tmp_path / "tasks.parquet")
-    assert records.notes(tmp_path / "tasks.parquet")["problems_left_out"] == {"a grid has a side of more than 30": 1}
-    store(path, {"wide": WIDE})
-    with pytest.raises(InputError) as caught:
-        write(task_set, tmp_path / "tasks.parquet")
-    assert str(caught.value).startswith(f"{path}: all ")
-    wording(caught.value)
 
 
 def whole(*sets: dict[str, Any]) -> ArcExperiment:
@@ -336,7 +314,8 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
 def test_a_set_from_a_data_set_is_written_by_its_stage(tmp_path: Path):
     path = store(tmp_path / "dataset_x.json.gz", DATASET)
     task_set = TaskSet(name="set", source="dataset", path=str(path))
-    write(task_set, tmp_path / "tasks.parquet")
+    settings = {"task_set": task_set.model_dump(exclude_unset=True), "sandbox": {}}
+    do("evaluation_tasks", settings, output=tmp_path / "tasks.parquet")
     (task,) = records.read(tmp_path / "tasks.parquet", Task)
     assert (task.task_id, task.test[0].output.tolist()) == ("d", [[2, 1]])
 

@@ -21,7 +21,6 @@ MODULES = {
             kind: Literal["letter_kind"]
             sandbox: config.Sandbox = config.Sandbox()
             training: config.Methods
-            resources: config.Resources = config.Resources()
 
             @property
             def rules(self):

@@ -5,8 +5,7 @@ from pathlib import Path
 import handmade
 import pytest
 
-from arc_refinery.packages import installed_versions
-from arc_refinery.records import files
+from arc_refinery.records import files, installed_versions
 from arc_refinery.reporting import provenance
 
 ARMS = {"first": [{"n_predictions": 4}]}

@@ -199,7 +199,6 @@ def test_of_equal_fingerprints_the_first_is_kept(source: Prompt) -> None:
         graded(source, "its copy", train_pixel_score=0.5, fingerprint="same"),
     ]
     assert best_incorrect(attempts, False) == ["one", "worse"]
-    assert best_incorrect(attempts, False, "best") == ["one", "its copy", "worse"]
 
 
 def test_attempts_that_solve_the_train_pairs_are_no_parents_whatever_their_test_pairs(source: Prompt) -> None:

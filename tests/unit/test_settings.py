@@ -50,8 +50,6 @@ VALUES: dict[str, list[Any]] = {
     "compare": [["small", "other"]],
     "comparisons": [[["refine-trained", "refine-base"]]],
     "form": ["residual"],
-    "model": ["other"],
-    "models": [{"other": {"path": "workflow/models/tiny", "window": 600}}],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
     "primary": [{"set": "heldout", "arms": ["refine-trained", "refine-base"]}],
     "retry_on": [["OSError"]],
@@ -67,7 +65,6 @@ READ_BY = {
     "kind": ["Snakefile"],
     "domain": ["workflow/arc_refinery/jobs.py"],
     "compare": ["workflow/arc_refinery/config/inputs.py"],
-    "data.train.shards": ["workflow/arc_refinery/tool_use/config/experiment.py"],  # refused: nothing is split there
     "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.primary": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.sets.caveat": ["workflow/arc_refinery/reporting/report.py"],

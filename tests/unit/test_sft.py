@@ -291,7 +291,7 @@ def test_measurements_have_a_line_a_step(rows: list[SftRow], tmp_path: Path):
 @pytest.mark.parametrize(
     ("kind", "counts"),
     [
-        (records.Demonstration, {"n_tasks": 3, "n_too_easy": 1, "n_tasks_without_target": 2}),
+        (records.Demonstration, {"n_tasks": 3, "n_tasks_without_target": 2}),
         (records.Conversation, {"n_questions": 4, "n_without": 4}),
     ],
 )

@@ -91,7 +91,7 @@ def test_the_beginning_of_an_answer_is_as_it_was_written(renderer: Renderer):
 
 
 def test_demonstrations_learn_text_and_no_roles(renderer: Renderer, tokenizer: Any):
-    settings = Demonstrations(targets="source", max_pass_rate=1.0)
+    settings = Demonstrations(targets="source")
     plan = DemonstrationPlan(settings, 99, True, 2048, 999)
     graded, sources = [attempt(first_prompt(renderer))], {"it": PROGRAM}
     (row,) = make_demonstrations(ARC, graded, sources, plan, COMPACT, renderer, Counter(), lambda _: True)

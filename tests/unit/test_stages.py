@@ -34,7 +34,7 @@ from arc_refinery.refining.config import Grpo, PromptedModel, Sampling, Sft
 from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import jobs as tool_use
-from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
+from arc_refinery.tool_use.config import Generation, HeldoutQuestions, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
 OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
@@ -53,7 +53,7 @@ OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
         (ToolSft, [ROWS], {"without_tools", "n_questions"}),
         (Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
-        (Questions, [TUNING], {"shards"}),
+        (HeldoutQuestions, [TUNING], {"shards"}),
         (Questions, [config.EPISODES], {"tools"}),
         (Sampling, list(Mark), {"tasks_per_batch", "temperature", "top_p"}),
     ],
@@ -97,7 +97,7 @@ def _settings(planned: dict[str, Job], name: str) -> str | None:
         (lambda c: c["training"]["sft"].update(save_steps=3), set()),
         (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5, report_to=["wandb"]), set()),
         (lambda c: c["training"]["lora"].update(lora_r=4), {"train trained", "sft sft"}),
-        (lambda c: c["training"]["sft"].update(demonstrations={"max_pass_rate": 0.5}), {"demonstrations"}),
+        (lambda c: c["training"]["sft"].update(demonstrations={"targets": "attempts"}), {"demonstrations"}),
         (lambda c: c["training"].update(select={"max_pass_rate": 0.5}), {"training_prompts"}),
         (lambda c: c["training"].update(max_seq_length=900), {"train trained", "training_prompts", "demonstrations"}),
         (

@@ -1,55 +1,35 @@
-"""Arms of many turns, of another model, with other parents and other seeds: run for real, without training."""
+"""Arms of many turns, with other seeds: run for real, without training."""
 
 import csv
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from checkout import Checkout, copy
-from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
 from arc_refinery.refining.domains.arc.records import Attempt
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
-MODEL = "workflow/models/tiny"
 ARMS = [
     {"name": "independent", "turns": [{"n_predictions": 16}]},
     {"name": "four-turns", "turns": [{"n_predictions": 4}] * 4},
-    {"name": "by-another", "turns": [{"n_predictions": 8}, {"n_predictions": 8, "model": "blurred"}]},
-    {"name": "from-another", "turns": [{"n_predictions": 8, "model": "blurred"}, {"n_predictions": 8}]},
+    {"name": "two-turns", "turns": [{"n_predictions": 8}] * 2},
 ]
-
-
-def blur(source: Path, folder: Path) -> None:
-    """The model with a little noise on its weights: it speaks the same language and answers differently."""
-    shutil.copytree(source, folder)
-    weights = load_file(source / "model.safetensors")
-    noise = torch.Generator().manual_seed(0)
-    noisy = {
-        name: tensor + 0.05 * tensor.std() * torch.randn(tensor.shape, generator=noise)
-        for name, tensor in weights.items()
-    }
-    save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     checkout = copy(tmp_path_factory.mktemp("turns"))
-    blur(checkout.folder / MODEL, checkout.folder / "results/blurred")
 
     def change(config: dict[str, Any]) -> None:
         for key in ("training", "parts", "problems"):
             del config[key]
-        config["models"] = {"blurred": config["model"] | {"path": "results/blurred"}}
         config["evaluation"] = {
             "sets": [{"name": "heldout", "source": "generator", "n_tasks": 6}],
             "arms": ARMS,
             "seeds": [0, 1],
-            "comparisons": [["by-another", "four-turns"]],
+            "comparisons": [["two-turns", "four-turns"]],
         }
 
     config = checkout.change(change)
@@ -73,22 +53,6 @@ def test_each_turn_refines_the_one_before(run: Checkout) -> None:
         before = {attempt.attempt_id for attempt in turn_attempts}
 
 
-def test_turns_are_sampled_with_the_model_that_they_name(run: Checkout) -> None:
-    models = {
-        branch: {attempt.model for attempt in attempts(run, branch)}
-        for branch in (
-            "turn1-sampling-0",
-            "turn1-blurred-sampling-0",
-            "by-another-sampling-0-turn2",
-            "from-another-sampling-0-turn2",
-        )
-    }
-    assert list(models.values()) == [{MODEL}, {"results/blurred"}, {"results/blurred"}, {MODEL}]
-    first, other = (attempts(run, f"turn1{name}-sampling-0") for name in ("", "-blurred"))
-    assert [attempt.prompt_id for attempt in first[:8]] == [attempt.prompt_id for attempt in other[:8]]
-    assert [attempt.completion for attempt in first[:8]] != [attempt.completion for attempt in other[:8]]
-
-
 def test_seeds_of_sampling_give_other_prompts_and_other_completions(run: Checkout) -> None:
     first, second = (attempts(run, f"turn1-sampling-{seed}") for seed in (0, 1))
     assert ({attempt.seed for attempt in first}, {attempt.seed for attempt in second}) == ({0}, {1})
@@ -102,12 +66,11 @@ def test_the_report_compares_means_over_the_seeds(run: Checkout) -> None:
     rows = csv.DictReader((run.folder / "results/small/report/heldout-arms.csv").read_text().splitlines())
     solved = {row["name"]: round(6 * float(row["solved"])) for row in rows}
     means = [
-        f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("by-another", "four-turns")
+        f"{sum(solved[f'{arm}-sampling-{seed}'] for seed in (0, 1)) / 2:.3g}" for arm in ("two-turns", "four-turns")
     ]
-    (row,) = [line for line in text.splitlines() if line.startswith("| `by-another`: ")]
+    (row,) = [line for line in text.splitlines() if line.startswith("| `two-turns`: ")]
     assert row.split(" | ")[1].startswith(f"{means[0]} (")
-    assert f"| `by-another` − `four-turns` | {' − '.join(means)} of 6 |" in text
-    assert "model: blurred" in text  # in the settings
+    assert f"| `two-turns` − `four-turns` | {' − '.join(means)} of 6 |" in text
 
 
 def test_the_settings_that_were_written_down_make_the_same_run(run: Checkout) -> None:

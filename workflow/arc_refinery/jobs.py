@@ -122,14 +122,13 @@ def trained_model(experiment: Experiment, window: int, run: str | None = None) -
     """The model as a training opens it, with a window of so many tokens."""
     dtype = experiment.runs[run].dtype if run else None
     changes = {"dtype": dtype or experiment.model.dtype, "window": window}
-    return only(local(experiment, experiment.model, **changes), "path", "window", "dtype", "n_threads")
+    return only(local(experiment, **changes), "path", "window", "dtype", "n_threads")
 
 
-def sampling_model(experiment: Experiment, model: ModelConfig) -> Part:
+def sampling_model(experiment: Experiment) -> Part:
     """The model as it samples answers to prompts that are written already."""
-    left_out = {"revision"} | marked(type(model), PROMPTS)
-    return Part(local(experiment, model), left_out)
+    return Part(local(experiment), {"revision"} | marked(type(experiment.model), PROMPTS))
 
 
-def local(experiment: Experiment, model: ModelConfig, **changes: Any) -> ModelConfig:
-    return model.model_copy(update={"path": model_path(experiment, model), "revision": None, **changes})
+def local(experiment: Experiment, **changes: Any) -> ModelConfig:
+    return experiment.model.model_copy(update={"path": model_path(experiment), "revision": None, **changes})

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 NO_DEMONSTRATIONS = (
     "For refining, a task needs an attempt that ran to valid outputs and is wrong, and a correct program "
-    "(training.sft.demonstrations.targets): sample more, or raise max_pass_rate if tasks are too easy. For tool use, a "
-    "question needs a worked solution whose results the tools give. What is too long needs a larger "
+    "(training.sft.demonstrations.targets): sample more. For tool use, a question "
+    "needs a worked solution whose results the tools give. What is too long needs a larger "
     "training.max_seq_length and max_completion_length, or generation.max_episode_tokens"
 )
 Stage = Callable[..., None]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, Field
 
 from arc_refinery import files
-from arc_refinery.arc.grids import MAX_SIDE, UNKNOWN, Grid, GridError, TooLargeError, as_grid
+from arc_refinery.arc.grids import UNKNOWN, Grid, GridError, TooLargeError, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
 from arc_refinery.rows import read_rows
@@ -16,7 +16,6 @@ from arc_refinery.rows import read_rows
 T = TypeVar("T")
 _MAPPING = "a mapping from task ids"
 _Pairs = Annotated[list[dict[str, Any]], Field(min_length=1)]
-TOO_LARGE = f"a grid has a side of more than {MAX_SIDE}"
 
 
 class TooLargeTaskError(InputError):
@@ -37,23 +36,13 @@ def read_challenges(path: Path, solutions: Path | None = None) -> Iterator[Task]
     yield from tasks_in(read_tasks(path), path, solutions)
 
 
-def read_set(
-    path: Path, solutions: Path | None, only: str | None, leave_out_too_large: bool, left_out: Counter[str]
-) -> list[Task]:
-    """Return the tasks of an evaluation set, all or those listed in the file `only`, whatever else there is.
-
-    Tasks with too large grids are counted in `left_out`, or refused.
-    """
+def read_set(path: Path, solutions: Path | None, only: str | None) -> list[Task]:
+    """Return the tasks of an evaluation set, all or those listed in the file `only`, whatever else there is."""
     wanted = selected(read_tasks(path), read_ids(only), str(path), str(only))
     try:
-        tasks = list(tasks_in(wanted, path, solutions, left_out if leave_out_too_large else None))
+        return list(tasks_in(wanted, path, solutions))
     except TooLargeTaskError as error:
-        raise InputError(
-            f"{error}; leave such tasks out with `leave_out_too_large`, or list those to keep in `only`"
-        ) from None
-    if not tasks:
-        raise InputError(f"{path}: all of its tasks were left out, because {TOO_LARGE}")
-    return tasks
+        raise InputError(f"{error}; list the tasks to keep in `only`") from None
 
 
 def read_ids(path: str | None) -> list[str] | None:
@@ -76,9 +65,7 @@ def selected(tasks: Mapping[str, T], only: list[str] | None, where: str, list_fi
     return tasks if only is None else {task_id: tasks[task_id] for task_id in only}
 
 
-def tasks_in(
-    content: Mapping[str, Any], path: Path, solutions: Path | None = None, left_out: Counter[str] | None = None
-) -> Iterator[Task]:
+def tasks_in(content: Mapping[str, Any], path: Path, solutions: Path | None = None) -> Iterator[Task]:
     """Yield the tasks of the content of such a file."""
     answers = read_json(solutions) if solutions else {}
     origin = path.resolve().name.partition(".json")[0]
@@ -93,14 +80,7 @@ def tasks_in(
                     "files belong together?"
                 )
             test = _answered(test, answers[task_id], f"{solutions}: task {task_id}")
-        try:
-            pairs = _pairs(train, f"{where}: train"), _pairs(test, f"{where}: test", UNKNOWN)
-        except TooLargeTaskError:
-            if left_out is None:
-                raise
-            left_out[TOO_LARGE] += 1
-        else:
-            yield Task(task_id, *pairs, origin)
+        yield Task(task_id, _pairs(train, f"{where}: train"), _pairs(test, f"{where}: test", UNKNOWN), origin)
 
 
 def task_files(folder: Path) -> list[Path]:

@@ -15,14 +15,8 @@ from pydantic import Field, model_validator
 
 from arc_refinery.config.base import Name, PositiveInt, Strict, run_and_step
 from arc_refinery.config.experiment import Experiment
+from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.training import SFT, TRAINED
-
-# A kind declares it after its sections: the tables of config/README.md list the keys in that order
-COMPARE: Any = Field(
-    (),
-    description="Names of experiments that `snakemake compare` compares in `results/compare.md`: later ones minus "
-    "earlier ones.",
-)
 
 
 class BaseArm(Strict):
@@ -109,11 +103,18 @@ AnyArm = TypeVar("AnyArm", bound=BaseArm)
 class Compared(Experiment, Generic[AnyArm]):
     """An experiment whose `evaluation` has `arms`."""
 
+    compare: tuple[Name, ...] = Field(
+        (),
+        description="Names of experiments that `snakemake compare` compares in `results/compare.md`: later ones minus "
+        "earlier ones.",
+    )
     report_tables: ClassVar[Mapping[str, str]] = {"attempts": "<results>/attempts.parquet"}
-
     if TYPE_CHECKING:
         evaluation: Any
-        compare: tuple[Name, ...]
+
+    @property
+    def sampler(self) -> ModelConfig:
+        return self.model
 
     @property
     def evaluated_sets(self) -> Sequence[Any]:

@@ -1,7 +1,7 @@
 """Building blocks of the config models, and messages for wrong keys."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from math import isfinite
@@ -84,6 +84,29 @@ def _allows(annotation: Any, kind: type) -> bool:
     return annotation in (kind, Any) or any(_allows(inner, kind) for inner in get_args(annotation))
 
 
+def check_names(what: str, names: Sequence[str]) -> None:
+    """Raise `ValueError` if two of these have one name."""
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")
+
+
+def check_once(key: str, values: Sequence[object]) -> None:
+    """Raise `ValueError` if a list names something twice."""
+    if len(set(values)) < len(values):
+        raise ValueError(f"{key}: {', '.join(map(str, values))}: name each {key.removesuffix('s')} once")
+
+
+def faults_in(checks: Iterable[tuple[str, Callable[[], Any]]]) -> list[str]:
+    """Return what checks that raise `InputError` find, each after the key that it is about."""
+    faults = []
+    for key, check in checks:
+        try:
+            check()
+        except InputError as error:
+            faults.append(f"{key}: {error}")
+    return faults
+
+
 def run_and_step(adapter: str) -> tuple[str, int | None]:
     """Split `trained@1000` into the training and the step; None: its last one."""
     run, _, step = adapter.partition(AT)
@@ -146,14 +169,21 @@ GONE = {
         "it has one value now; remove it"
     ),
     r"training\.guard\.(max_truncated|max_repetition|min_reward|max_kl)": "it has one value now; remove it",
-    r"training\.sft\.(loss_type|demonstrations\.n_parents)": "it has one value now; remove it",
+    r"training\.sft\.(loss_type|optimizer|weight_decay|demonstrations\.(n_parents|max_pass_rate))": (
+        "it has one value now; remove it"
+    ),
+    r"(refinement|evaluation\.arms\.turns)\.select": "it has one value now; remove it",
     r"(model|models\.[^.]*)\.kv_cache_dtype": "vLLM's cache has the precision of the weights; remove it",
     r"sandbox\.wall_seconds": "it is twice cpu_seconds, and at least 10 seconds; remove it",
     r"resources\.\w+\.(gpu_capability|gpu_cuda)": (
         "set `gpus_minimum_capability` or `gpus_minimum_runtime` with `--set-resources` (docs/run.md)"
     ),
     r"resources\.cpu\.(disk_mb|gpus|gpu_mem_mb)": "such jobs use no GPU and 2,000 MB of disk; remove it",
-    r"evaluation\.arms\.turns\.(select|n_parents|include_errors)": "set it for all turns, in `refinement`",
+    r"evaluation\.arms\.turns\.(n_parents|include_errors|history)": "set it for all turns, in `refinement`",
+    r"evaluation\.arms\.turns\.temperature": "set it for all turns, in `sampling`",
+    r"models|evaluation\.arms\.turns\.model": "one model samples all turns, `model`; remove it",
+    r"evaluation\.arms\.seed": "set it for all arms, in `evaluation.seeds`",
+    r"evaluation\.sets\.leave_out_too_large": "name a file with the tasks to keep, in `only`",
     r"training\.evaluated_tasks": "tasks that are evaluated are left out of training; remove it",
     r"sampling\.(use_data_augmentation|test_inputs)|template_rows": "it is a key of the section `arc` now",
     r"parts\.use_data_augmentation": "it is `arc.augment_parts` now",

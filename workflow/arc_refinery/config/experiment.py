@@ -82,12 +82,6 @@ class Wanted(NamedTuple):
         return ""
 
 
-def model_folder(key: str, model: ModelConfig) -> Wanted:
-    """The model's config.json; for hub names, a path that always exists."""
-    folder = Path() if model.download else Path(model.path, "config.json")
-    return Wanted(f"{key}.path", folder, "a folder with a model, or a hub name", "either")
-
-
 class SampledTogether(NamedTuple):
     """Completions that are sampled at a time with transformers, for the estimate of a GPU's memory."""
 
@@ -103,21 +97,18 @@ class TrainedRow(NamedTuple):
 
 
 class Experiment(Strict):
-    """A kind of experiment is a subclass; it declares `sandbox`, `training` and `resources` among its own keys.
-
-    Then the tables of config/README.md list all keys in running order.
-    """
+    """A kind of experiment is a subclass; it declares `sandbox` and `training` among its own keys, in running order."""
 
     kind: str = Field(description="Kind of experiment.")
     experiment: Name = Field(description="Names the report `results/<experiment>.md` and its folder.")
     seed: Seed = Field(0, description="Seeds every random choice.")
     model: ModelConfig = Field(description="The model that answers.")
+    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     report_tables: ClassVar[Mapping[str, str]] = {}  # files that the rule `report` also writes, by name
     ends_with_answer: ClassVar[bool] = True  # a completion ends where the chat template ends an answer
     if TYPE_CHECKING:
         sandbox: Sandbox
         training: Methods | None
-        resources: Resources
 
     @property
     def rules(self) -> Sequence[str]:
@@ -126,16 +117,18 @@ class Experiment(Strict):
 
     def files_named(self) -> list[Wanted]:
         """Files and folders that the config names."""
-        return [model_folder("model", self.model)]
+        # for hub names, a path that always exists
+        folder = Path() if self.model.download else Path(self.model.path, "config.json")
+        return [Wanted("model.path", folder, "a folder with a model, or a hub name", "either")]
 
     def faults_of_contents(self) -> list[str]:
         """Return what is wrong inside files that the config names."""
         return []
 
     @property
-    def samplers(self) -> Mapping[str, ModelConfig]:
-        """Models that jobs of their own sample from, by their keys in the config."""
-        return {}
+    def sampler(self) -> ModelConfig | None:
+        """The model that jobs of their own sample from; None: only training samples."""
+        return None
 
     @property
     def sampled_together(self) -> SampledTogether:

@@ -17,7 +17,7 @@ from arc_refinery.config.base import (
     PositiveFloat,
     PositiveInt,
 )
-from arc_refinery.config.lora import Optimizer
+from arc_refinery.config.lora import Optimizer, OptimizerName
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.trl_keywords import TRL, Keyword, check_keywords
 
@@ -35,6 +35,12 @@ class PolicyGradient(Optimizer):
         description="What a completion's reward is compared with (docs/methods.md): `group`, `leave-one-out`, "
         "`best-of-4` or another number, `others` (on-policy turns and tool use), or `file.py:name`, a function of "
         "your own.",
+    )
+    optimizer: OptimizerName = Field(
+        "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
+    )
+    weight_decay: Annotated[NonNegativeFloat, TRL] = Field(
+        0.0, description="Weight decay of AdamW, on the adapter's weights."
     )
     beta: Annotated[NonNegativeFloat, TRL] = Field(
         0.02, description="Weight of the KL term; the reference is the model before this training."

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from arc_refinery.config.arms import Compared
 from arc_refinery.config.base import ConfigError, run_and_step
 from arc_refinery.config.experiment import Experiment
-from arc_refinery.config.sampling import ModelConfig, RowsSource
+from arc_refinery.config.sampling import RowsSource
 from arc_refinery.models import hub
 from arc_refinery.models.hub import Download
 
@@ -22,8 +22,8 @@ def fetched_folder(experiment: Experiment, download: Download) -> str:
     return str(hub.fetched_folder(Path(f"results/{experiment.experiment}"), download))
 
 
-def model_path(experiment: Experiment, model: ModelConfig) -> str:
-    return fetched_folder(experiment, model.download) if model.download else model.path
+def model_path(experiment: Experiment) -> str:
+    return next(iter(models(experiment)), experiment.model.path)
 
 
 def rows_files(experiment: Experiment, rows: RowsSource) -> list[str]:
@@ -46,9 +46,9 @@ def with_local_path(experiment: Experiment, rows: Rows) -> Rows:
 # Models, templates, adapters
 
 
-def models(experiment: Experiment, model: ModelConfig | None = None) -> Paths:
-    """The model where it is fetched, by default the experiment's: an input of all that read it."""
-    download = (model or experiment.model).download
+def models(experiment: Experiment) -> Paths:
+    """The model where it is fetched: an input of all that read it."""
+    download = experiment.model.download
     return [fetched_folder(experiment, download)] if download else []
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any, TypeVar, overload
 
 from pydantic import ValidationError
 
-from arc_refinery.config.base import ConfigError, explain, faults_of
+from arc_refinery.config.base import ConfigError, explain, faults_in, faults_of
 from arc_refinery.config.experiment import Experiment, Needs, Resources, Wanted
 from arc_refinery.config.layers import Layers, read_config
-from arc_refinery.config.sampling import BACKENDS, BackendName
+from arc_refinery.config.sampling import BACKENDS
 from arc_refinery.errors import InputError
 from arc_refinery.models.shape import missing_weights, names_of, weight_names, without_module
 
@@ -136,40 +137,14 @@ def check_files(
     wanted += [Wanted(key, code.path, own) for key, code, _ in experiment.own_functions]
     faults = [fault for file in wanted if (fault := file.fault)]
     if not faults and contents:
-        faults = [*experiment.faults_of_contents(), *_faults_of_functions(experiment)]
-        faults += [*_faults_of_weights(experiment), *_faults_of_lora(experiment), *_faults_of_places(experiment)]
+        functions = ((key, partial(code.check_function, example)) for key, code, example in experiment.own_functions)
+        faults = [*experiment.faults_of_contents(), *faults_in(functions)]
+        path = Path(experiment.model.path)
+        missing = [] if experiment.model.download else missing_weights(path)
+        faults += [f"{path / name}: no such file; expected the weights of the model" for name in missing[:1]]
+        faults += _faults_of_lora(experiment)
     if faults:
         raise ConfigError("\n".join(map(Layers.of(config or {}, origin).blamed, faults)))
-
-
-def _faults_of_functions(experiment: Experiment) -> list[str]:
-    faults = []
-    for key, code, example in experiment.own_functions:
-        try:
-            code.check_function(example)
-        except InputError as error:
-            faults.append(f"{key}: {error}")
-    return faults
-
-
-def _faults_of_places(experiment: Experiment) -> list[str]:
-    """Return which of the places where results and logs are written are taken by something of another sort."""
-    name = experiment.experiment
-    folders = [Path(folder, *below) for folder in ("results", "logs") for below in ((), (name,))]
-    files = [Path("results", name, "settings.json"), *(Path("results", f"{name}{end}") for end in (".md", ".html"))]
-    return [
-        *(f"{path} is a file, but a folder is written there; move it away" for path in folders if path.is_file()),
-        *(f"{path} is a folder, but a file is written there; move it away" for path in files if path.is_dir()),
-    ]
-
-
-def _faults_of_weights(experiment: Experiment) -> list[str]:
-    models = {model.path for model in (experiment.model, *experiment.samplers.values()) if not model.download}
-    return [
-        f"{Path(path, name)}: no such file; expected the weights of the model"
-        for path in sorted(models)
-        for name in missing_weights(Path(path))[:1]
-    ]
 
 
 def _faults_of_lora(experiment: Experiment) -> list[str]:
@@ -200,20 +175,21 @@ def _environments(resources: Resources) -> list[Wanted]:
     return [Wanted(f"resources.{kind}.venv", file, what) for kind, file in files.items()]
 
 
-def _backend(sampler: str) -> BackendName:
-    """Return the backend of a trainer's sampler: of `vllm-colocate` `vllm`."""
-    return next(name for name in BACKENDS if name == sampler.partition("-")[0])
-
-
 def environment_warnings(experiment: Experiment, origin: str) -> list[str]:
     """Return a line for each kind of job whose environment lacks what its settings need: vLLM, or torch for GPUs."""
     if any(map(os.environ.get, ("ARC_REFINERY_IMAGE", "ARC_REFINERY_ENVIRONMENT"))):  # they have all jobs' packages
         return []
-    samplers = [(f"{key}.backend", str(model.backend), model.backend) for key, model in experiment.samplers.items()]
+    sampler = experiment.sampler
+    sampling = [("model.backend", str(sampler.backend), sampler.backend)] if sampler else []
     samplers_of_runs = {run.grpo.sampler for run in experiment.runs.values()}
-    trainings = [("training.grpo.sampler", name, _backend(name)) for name in samplers_of_runs]
+    trainings = [
+        ("training.grpo.sampler", name, backend)
+        for name in samplers_of_runs
+        for backend in BACKENDS
+        if backend == name.partition("-")[0]  # of `vllm-colocate` `vllm`
+    ]
     warnings = []
-    for kind, settings in (("sample", samplers), ("train", trainings)):
+    for kind, settings in (("sample", sampling), ("train", trainings)):
         needs: Needs = getattr(experiment.resources, kind)  # both kinds may ask for GPUs
         packages = Path(sysconfig.get_path("purelib"))
         if needs.venv:

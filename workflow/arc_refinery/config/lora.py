@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from arc_refinery.config.base import TUNING, Line, NonNegativeFloat, PositiveFloat, PositiveInt, Share, Strict
+from arc_refinery.config.base import TUNING, Line, PositiveFloat, PositiveInt, Share, Strict
 from arc_refinery.config.trl_keywords import TRL
 
 OptimizerName = Literal["adamw", "adamw_8bit"]
@@ -47,12 +47,6 @@ class Optimizer(Strict):
     learning_rate: PositiveFloat = Field(le=100.0, description="Peak learning rate.")
     lr_scheduler_type: Annotated[Literal["constant_with_warmup", "linear", "cosine"], TRL] = Field(
         "constant_with_warmup", description="Learning-rate schedule."
-    )
-    optimizer: OptimizerName = Field(
-        "adamw", description="AdamW, or the same with states of 8 bits (bitsandbytes, GPU only)."
-    )
-    weight_decay: Annotated[NonNegativeFloat, TRL] = Field(
-        0.0, description="Weight decay of AdamW, on the adapter's weights."
     )
     warmup_ratio: Share = Field(0.01, description="Share of the steps during which the learning rate rises.")
     max_grad_norm: Annotated[PositiveFloat, TRL] = Field(0.05, description="Gradients are clipped to this norm.")

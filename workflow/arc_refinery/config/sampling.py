@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -132,15 +132,16 @@ class Sandbox(Strict):
 
 
 class RowsSource(Strict):
-    """A section declares these keys itself, so that the tables of config/README.md list them after its own."""
+    """Rows of files, on disk or on the hub."""
 
     content: ClassVar[str] = "rows"  # content of the file, for messages
     file_key: ClassVar[str] = "filename"  # names the files in the data set
-    if TYPE_CHECKING:
-        source: str
-        path: str | None
-        repository: str | None
-        revision: str | None
+    source: Literal["file", "hub"] = Field("file", description="`file`: rows on disk; `hub`: a data set of the hub.")
+    path: Line | None = Field(None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file.")
+    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
+    revision: Line | None = Field(
+        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
+    )
 
     @property
     def download(self) -> Download | None:
@@ -158,3 +159,7 @@ class RowsSource(Strict):
         if self.revision and self.source != "hub":
             raise ValueError(f"revision belongs to the source `hub`, but source is `{self.source}`; remove one")
         return self
+
+
+class RowsFile(RowsSource):
+    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")

@@ -211,37 +211,30 @@ def fetched_files(downloads: Sequence[hub.Download], results: Path) -> Finding:
     return Finding(check, "failed", f"{len(lost)} files are missing here, {lost[0]} first", advice)
 
 
-def model_files(experiment: Experiment, results: Path) -> Finding:
-    """Check that the files in the model's folder are those of one model."""
-    check = "the model's files belong together"
-    folder = model_folder(experiment, results)
+def model_files(experiment: Experiment, results: Path) -> Iterator[Finding]:
+    """Check that the files in the model's folder are those of one model, and that its answers end.
+
+    They do if the token with which the chat template ends an answer ends a completion.
+    """
+    checks = ("the model's files belong together", "the model's answers end")
+    download = experiment.model.download
+    folder = hub.fetched_folder(results, download) if download else Path(experiment.model.path)
     if not folder.is_dir():
-        return Finding(check, "not applicable", f"there is no {folder} yet")
+        yield from (Finding(check, "not applicable", f"there is no {folder} yet") for check in checks)
+        return
     try:
         check_folder(experiment.model.model_copy(update={"path": str(folder)}))
+        yield Finding(checks[0], "passed", f"settings, names of weights and tokenizer in {folder}")
     except InputError as error:
-        return Finding(check, "failed", str(error), "download the model again, or correct model.path")
-    return Finding(check, "passed", f"settings, names of weights and tokenizer in {folder}")
-
-
-def model_folder(experiment: Experiment, results: Path) -> Path:
-    download = experiment.model.download
-    return hub.fetched_folder(results, download) if download else Path(experiment.model.path)
-
-
-def answers(experiment: Experiment, results: Path) -> Finding:
-    """Check that the token with which the model's chat template ends an answer ends a completion."""
-    check = "the model's answers end"
+        yield Finding(checks[0], "failed", str(error), "download the model again, or correct model.path")
     if not experiment.ends_with_answer:
-        return Finding(check, "not applicable", "jobs with tools check generation.stop_token instead")
-    folder = model_folder(experiment, results)
-    if not folder.is_dir():
-        return Finding(check, "not applicable", f"there is no {folder} yet")
+        yield Finding(checks[1], "not applicable", "jobs with tools check generation.stop_token instead")
+        return
     try:
         check_answers_end(load_tokenizer(str(folder)))
+        yield Finding(checks[1], "passed", f"the chat template in {folder} and the ends of completions agree")
     except InputError as error:
-        return Finding(check, "failed", str(error), "correct a copy of the folder, and set model.path to it")
-    return Finding(check, "passed", f"the chat template in {folder} and the ends of completions agree")
+        yield Finding(checks[1], "failed", str(error), "correct a copy of the folder, and set model.path to it")
 
 
 def sandbox(settings: Sandbox) -> Finding:

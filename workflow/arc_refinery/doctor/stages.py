@@ -275,8 +275,7 @@ def _findings(experiment: Experiment, job: JobKind, other: JobReport | None, res
     yield from gpu_findings or [Finding("GPU", "not applicable", "the config asks for none")]
     yield from machine.gpu_memory(experiment, job)
     if job == "sample":
-        yield machine.model_files(experiment, results / experiment.experiment)
-        yield machine.answers(experiment, results / experiment.experiment)
+        yield from machine.model_files(experiment, results / experiment.experiment)
     if any(finding.outcome == "failed" for finding in gpu_findings):
         yield Finding(job, "not applicable", "skipped, because the GPU cannot be used")
     elif job == "sample":

@@ -1,7 +1,14 @@
 """Records that stages exchange: their classes, and the Parquet files that store them."""
 
-from arc_refinery.records.branches import batch_numbers, batches_of_shard, check_branch, check_episodes, in_shard
+from arc_refinery.records.branches import (
+    batch_numbers,
+    batches_of_shard,
+    check_branch,
+    check_episodes,
+    in_shard,
+)
 from arc_refinery.records.files import (
+    PACKAGES,
     ROWS_PER_GROUP,
     SCHEMA_VERSION,
     RecordError,
@@ -11,6 +18,7 @@ from arc_refinery.records.files import (
     count,
     distinct,
     from_rows,
+    installed_versions,
     kind_of,
     notes,
     packages_of,

@@ -10,7 +10,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from numpy.typing import NDArray
 
 from arc_refinery.errors import InputError
 from arc_refinery.files import atomic_write, content_hash, reading
-from arc_refinery.packages import installed_versions
 from arc_refinery.records.schemas import (
     Record,
     RecordClass,
@@ -38,10 +38,24 @@ from arc_refinery.records.schemas import (
 SCHEMA_VERSION = 2
 SAMPLED = {"attempts", "episodes", "training samples"}  # kinds that a model wrote, with packages that the file names
 ROWS_PER_GROUP = 2000
+# Packages that results depend on
+PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")
 
 
 class RecordError(InputError):
     """A file of records cannot be used; the message names file and column, what was expected and what to do."""
+
+
+@cache
+def installed_versions() -> Mapping[str, str]:
+    """Return the versions of those of `PACKAGES` that this environment has; the report's may have others."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:

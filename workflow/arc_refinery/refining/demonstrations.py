@@ -48,16 +48,12 @@ def make_demonstrations(
 ) -> Iterator[Demonstration]:
     """Yield the demonstrations of each task; in `graded`, the first-turn attempts of a task are consecutive.
 
-    `sources` are whole answers by task id. `counts` gets `n_tasks`, `n_too_easy` (above `max_pass_rate`),
-    `n_tasks_without_target` (no correct program to learn, though an attempt was incorrect) and `n_too_long`.
+    `sources` are whole answers by task id. `counts` gets `n_tasks`, `n_tasks_without_target` (no correct program to
+    learn, though an attempt was incorrect) and `n_too_long`.
     """
     for task_id, group in groupby(graded, key=lambda graded_attempt: graded_attempt.attempt.task_id):
         attempts = list(islice(group, plan.n_considered))
         counts["n_tasks"] += 1
-        n_correct = sum(graded.verdict.solved for graded in attempts)
-        if n_correct > plan.settings.max_pass_rate * len(attempts):
-            counts["n_too_easy"] += 1
-            continue
         incorrect = best_incorrect(domain, attempts, plan.include_errors)
         if plan.settings.targets == "source":
             answered: Iterable[tuple[GradedAttempt, Target]] = (

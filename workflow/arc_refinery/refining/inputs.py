@@ -4,7 +4,7 @@ from pathlib import Path
 
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError
-from arc_refinery.config.inputs import Paths, adapters, models
+from arc_refinery.config.inputs import Paths, adapters
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.refining.config import Refining
 
@@ -89,10 +89,6 @@ def parent_attempts(experiment: Refining, tasks: str, branch: str) -> Paths:
 
 def parent_verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
     return verdicts(experiment, tasks, experiment.branch_before(branch))
-
-
-def sampler(experiment: Refining, tasks: str, branch: str) -> Paths:
-    return models(experiment, experiment.sampled(tasks, branch).model)
 
 
 def adapter(experiment: Refining, tasks: str, branch: str) -> Paths:

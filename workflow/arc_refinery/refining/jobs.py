@@ -15,7 +15,7 @@ from arc_refinery.config.base import PROMPTS
 from arc_refinery.config.inputs import with_local_path
 from arc_refinery.jobs import Job, Part, job, local, only, sampling_model, trained_model, without
 from arc_refinery.refining import inputs as inputs
-from arc_refinery.refining.config import PromptChoice, PromptedModel, Refinement, Refining
+from arc_refinery.refining.config import PromptChoice, Refinement, Refining
 from arc_refinery.refining.inputs import grpo_inputs as grpo_inputs
 from arc_refinery.refining.inputs import report_inputs as report_inputs
 from arc_refinery.refining.inputs import sft_inputs as sft_inputs
@@ -58,7 +58,7 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
     changes = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
     return job(
         experiment,
-        model=_prompted(experiment, sampled.model, sampled.model.window),
+        model=_prompted(experiment, experiment.model.window),
         sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
         **_own(experiment, tasks),
         **_thinking(experiment),
@@ -77,13 +77,11 @@ def _thinking(experiment: Refining) -> dict[str, Any]:
 
 
 def sample(experiment: Refining, tasks: str, branch: str) -> Job:
-    sampled = experiment.sampled(tasks, branch)
-    sampling = experiment.sampling.model_copy(update={"temperature": sampled.temperature})
     return job(
         experiment,
-        model=sampling_model(experiment, sampled.model),
-        sampling=only(sampling, "max_output_tokens", "tasks_per_batch", "temperature", "top_p"),
-        seed=sampled.seed,
+        model=sampling_model(experiment),
+        sampling=only(experiment.sampling, "max_output_tokens", "tasks_per_batch", "temperature", "top_p"),
+        seed=experiment.sampled(tasks, branch).seed,
     )
 
 
@@ -94,13 +92,12 @@ def grade(experiment: Refining) -> Job:
 def refining_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
     arm, number = experiment.arm_and_turn(branch)
     before, turn = arm.turns[number - 2 : number]
-    model = experiment.model_of(turn)
     return _next_turn(
         experiment,
         tasks,
         branch,
         seed=experiment.seed_of_arm(arm),
-        model=_prompted(experiment, model, model.window),
+        model=_prompted(experiment, experiment.model.window),
         sampling={"n_predictions": turn.n_predictions, "max_output_tokens": experiment.sampling.max_output_tokens},
         refinement=turn.refinement(experiment.refinement),
         n_considered=before.n_predictions,
@@ -125,10 +122,10 @@ def _files(experiment: Refining, tasks: str) -> dict[str, int]:
     }
 
 
-def _prompted(experiment: Refining, model: PromptedModel, window: int) -> Part:
-    """A model as far as prompts depend on it."""
-    changed = local(experiment, model, window=window, **experiment.wording)
-    return only(changed, "path", "window", *marked(type(model), PROMPTS))
+def _prompted(experiment: Refining, window: int) -> Part:
+    """The model as far as prompts depend on it."""
+    changed = local(experiment, window=window, **experiment.wording)
+    return only(changed, "path", "window", *marked(type(changed), PROMPTS))
 
 
 # Training
@@ -137,7 +134,7 @@ def _prompted(experiment: Refining, model: PromptedModel, window: int) -> Part:
 def training_prompts(experiment: Refining, tasks: str) -> Job:
     training, sampling = experiment.training, experiment.sampling
     assert training
-    model = _prompted(experiment, experiment.model, _training_window(experiment))
+    model = _prompted(experiment, _training_window(experiment))
     if training.prompts == "first-turn":  # each prompt has its own augmentation
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
@@ -171,7 +168,7 @@ def demonstrations(experiment: Refining, tasks: str) -> Job:
     return job(
         experiment,
         _files(experiment, tasks),
-        model=_prompted(experiment, experiment.model, _training_window(experiment)),
+        model=_prompted(experiment, _training_window(experiment)),
         refinement=_refinement(experiment),
         demonstrations=training.sft.demonstrations,
         sandbox=experiment.sandbox,

@@ -26,7 +26,7 @@ from typing import Any, assert_never
 
 from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
-from arc_refinery.refining.config import FeedbackKind, History, Selection
+from arc_refinery.refining.config import FeedbackKind, History
 from arc_refinery.refining.domain import Domain, GradedAttempt
 from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.prompts import Renderer
@@ -44,7 +44,6 @@ class NextTurnPlan:
     batch_size: int  # completions per prompt
     include_errors: bool
     feedback: FeedbackKind = "real"
-    select: Selection = "best-distinct"
     history: History = "whole"
 
 
@@ -69,11 +68,7 @@ def next_turn_prompts(
     with_parents = (
         parents
         for _, attempts in groupby(graded, key=lambda parent: parent.attempt.task_id)
-        if (
-            parents := best_incorrect(
-                domain, list(islice(attempts, plan.n_considered)), plan.include_errors, plan.select
-            )
-        )
+        if (parents := best_incorrect(domain, list(islice(attempts, plan.n_considered)), plan.include_errors))
     )
     for refined in _with_executed(domain, with_parents, plan, wording, Counter() if counts is None else counts):
         for start, (parent, executed) in zip(range(0, plan.n_predictions, plan.batch_size), cycle(refined)):
@@ -135,19 +130,15 @@ def _twin(
     )
 
 
-def best_incorrect(
-    domain: Domain, attempts: Sequence[GradedAttempt], include_errors: bool, select: Selection = "best-distinct"
-) -> list[GradedAttempt]:
+def best_incorrect(domain: Domain, attempts: Sequence[GradedAttempt], include_errors: bool) -> list[GradedAttempt]:
     """Return the attempts to refine: those that ran and are wrong on a check that the prompt shows, best first.
 
-    With `include_errors`, those that raised follow. `best-distinct`: one per fingerprint; without one, per program.
+    With `include_errors`, those that raised follow. One per fingerprint; without one, per program.
     """
     wrong = [graded for graded in attempts if graded.verdict.status == Status.ok and graded.verdict.score < 1.0]
     wrong.sort(key=lambda graded: domain.rank(graded.verdict))
     if include_errors:
         wrong += [graded for graded in attempts if graded.verdict.status in domain.failures_to_refine]
-    if select == "best":
-        return wrong
     distinct: dict[str, GradedAttempt] = {}
     for graded in wrong:
         distinct.setdefault(graded.verdict.fingerprint or graded.verdict.program_hash, graded)

@@ -19,7 +19,6 @@ from arc_refinery.config import REPORT, TUNING, Experiment, marked
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.files import content_hash
 from arc_refinery.models.hub import fetched_folder, readable_size, record_of
-from arc_refinery.packages import PACKAGES, installed_versions
 from arc_refinery.reporting.markdown import markdown_table
 from arc_refinery.training.samples import FILE as SAMPLES
 
@@ -94,12 +93,12 @@ def _packages(experiment: Experiment, folder: Path) -> str:
     columns = {
         "sampling": _versions(sampled),
         "training": _versions(path for path in trained if path.exists()),
-        "this report": installed_versions(),
+        "this report": records.installed_versions(),
     }
     columns = {name: versions for name, versions in columns.items() if versions}
-    if all(versions == installed_versions() for versions in columns.values()):
-        columns = {"version": installed_versions()}
-    names = [name for name in PACKAGES if any(name in versions for versions in columns.values())]
+    if all(versions == records.installed_versions() for versions in columns.values()):
+        columns = {"version": records.installed_versions()}
+    names = [name for name in records.PACKAGES if any(name in versions for versions in columns.values())]
     rows = [[name, *(versions.get(name, "–") for versions in columns.values())] for name in names]
     return markdown_table(["package", *columns], rows)
 

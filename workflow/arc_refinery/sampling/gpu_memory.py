@@ -118,23 +118,26 @@ def _is_counted(needs: Needs) -> bool:
 
 def _samplings(experiment: Experiment) -> Iterator[Count]:
     gpu_mem_mb = experiment.resources.sample.gpu_mem_mb
-    for key, model in experiment.samplers.items():
-        job = "sample" if len(experiment.samplers) == 1 else f"sample with {key}"
-        match model.backend:
-            case "vllm":
-                yield _vllm_sampling(job, key, model, gpu_mem_mb)
-            case "transformers":
-                shape, width = shape_of(model.path), WIDTH[model.dtype]
-                n_rows, n_tokens, load = _together(experiment.sampled_together, shape, model.window)
-                items = weight_items(shape, width, model.use_4bit_quantization)
-                items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
-                if not experiment.sampled_together.n_tokens and shape.attends_to_all:
-                    items["keys of a turn, kept for the next one"] = n_tokens * shape.kv_bytes_per_token(width)
-                advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
-                faults = () if _fits(items, gpu_mem_mb) else (advice,)
-                yield Count(job, load, items, gpu_mem_mb, "", faults)
-            case _:
-                assert_never(model.backend)
+    if (model := experiment.sampler) is None:
+        return
+    match model.backend:
+        case "vllm":
+            yield _vllm_sampling(model, gpu_mem_mb)
+        case "transformers":
+            yield _transformers_sampling(experiment, model, gpu_mem_mb)
+        case _:
+            assert_never(model.backend)
+
+
+def _transformers_sampling(experiment: Experiment, model: ModelConfig, gpu_mem_mb: int) -> Count:
+    shape, width = shape_of(model.path), WIDTH[model.dtype]
+    n_rows, n_tokens, load = _together(experiment.sampled_together, shape, model.window)
+    items = weight_items(shape, width, model.use_4bit_quantization)
+    items |= _generation(shape, width, n_rows, n_tokens, n_tokens) | CONTEXT
+    if not experiment.sampled_together.n_tokens and shape.attends_to_all:
+        items["keys of a turn, kept for the next one"] = n_tokens * shape.kv_bytes_per_token(width)
+    faults = () if _fits(items, gpu_mem_mb) else ("lower model.window or raise resources.sample.gpu_mem_mb",)
+    return Count("sample", load, items, gpu_mem_mb, "", faults)
 
 
 def _together(together: SampledTogether, shape: Shape, window: int) -> tuple[int, int, str]:
@@ -146,7 +149,7 @@ def _together(together: SampledTogether, shape: Shape, window: int) -> tuple[int
     return n_rows, n_rows * window, f"{n_rows} completions of up to {window:,} tokens at a time"
 
 
-def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> Count:
+def _vllm_sampling(model: ModelConfig, gpu_mem_mb: int) -> Count:
     """Count the minimum that vLLM needs on each GPU of the model. It fills the rest of its share with KV cache."""
     shape, width, n_gpus = shape_of(model.path), WIDTH[model.dtype], model.tensor_parallel_size
     # vLLM 0.31's defaults for offline sampling: on an H100, on smaller GPUs
@@ -154,7 +157,7 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
     needed = {name: n_bytes // n_gpus for name, n_bytes in weight_items(shape, width, in_4bit=False).items()}
     needed |= _engine(shape, width, n_batched, n_sequences)
     per_token = shape.kv_bytes_per_token(width) // n_gpus
-    advice = f"lower {key}.window or raise resources.sample.gpu_mem_mb"
+    advice = "lower model.window or raise resources.sample.gpu_mem_mb"
     if model.kv_cache_gb is None:
         room = int(model.gpu_memory_utilization * gpu_mem_mb * MIB) - sum(needed.values())
         name, share = f"KV cache of one window ({model.window:,} tokens)", "gpu_memory_utilization"
@@ -163,10 +166,10 @@ def _vllm_sampling(job: str, key: str, model: ModelConfig, gpu_mem_mb: int) -> C
         room = cache = int(model.kv_cache_gb * GIB)
         name, share = "KV cache", "kv_cache_gb"
     items = needed | {name: cache} | CONTEXT
-    remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or {key}.{share}")
+    remark, starved = _kv_cache(room, per_token, model.window, f"{advice} or model.{share}")
     faults = starved if _fits(items, gpu_mem_mb) else (advice, *starved)
     load = f"the least for a window of {model.window:,} tokens"
-    return Count(job, load, items, gpu_mem_mb, remark, faults)
+    return Count("sample", load, items, gpu_mem_mb, remark, faults)
 
 
 @dataclass(frozen=True, slots=True)

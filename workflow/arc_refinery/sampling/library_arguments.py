@@ -117,7 +117,7 @@ def sft_settings(model: ModelConfig, training: Imitation, seed: int, work: Path,
     Nothing is truncated here, because rows that are too long were left out when they were made.
     """
     return {
-        **_optimizer(model, training, seed, work, on_gpu),
+        **_optimizer(model, training, "adamw", seed, work, on_gpu),
         "completion_only_loss": True,
         "max_length": None,
         "per_device_train_batch_size": training.rows_per_step // training.gradient_accumulation_steps,
@@ -143,7 +143,7 @@ def grpo_settings(
     n_processes = training.n_training_processes
     passes = training.gradient_accumulation_steps // n_processes
     settings = {
-        **_optimizer(model, training, seed, work, on_gpu),
+        **_optimizer(model, training, training.optimizer, seed, work, on_gpu),
         "steps_per_generation": passes * training.steps_per_generation,  # TRL counts passes
         "per_device_train_batch_size": completions // training.gradient_accumulation_steps,
         "gradient_accumulation_steps": passes,
@@ -181,9 +181,11 @@ def tool_rollouts(
     }
 
 
-def _optimizer(model: ModelConfig, training: Optimizer, seed: int, work: Path, on_gpu: bool) -> dict[str, Any]:
+def _optimizer(
+    model: ModelConfig, training: Optimizer, name: OptimizerName, seed: int, work: Path, on_gpu: bool
+) -> dict[str, Any]:
     """Settings shared by SFT and GRPO."""
-    if training.optimizer == "adamw_8bit" and not on_gpu:
+    if name == "adamw_8bit" and not on_gpu:
         raise InputError("optimizer `adamw_8bit`: bitsandbytes needs a GPU, but there is none; set it to `adamw`")
     return {
         **keywords_of(training),
@@ -191,7 +193,7 @@ def _optimizer(model: ModelConfig, training: Optimizer, seed: int, work: Path, o
         "seed": seed,
         "learning_rate": training.learning_rate,
         "warmup_steps": training.warmup_ratio,  # transformers reads values below 1 as a share
-        "optim": OPTIMIZERS[training.optimizer],  # explicit, because Unsloth would replace the defaults
+        "optim": OPTIMIZERS[name],  # explicit, because Unsloth would replace the defaults
         "num_train_epochs": training.epochs,
         "logging_steps": 1,
         "disable_tqdm": True,

@@ -33,7 +33,7 @@ def conversations(experiment: ToolUse) -> Job:
     return job(
         experiment,
         **_of_episodes(experiment, experiment.tools),
-        model=only(local(experiment, experiment.model), "path", "window"),
+        model=only(local(experiment), "path", "window"),
         generation=without(experiment.generation, EVALUATION),
         seed=experiment.seed,
         tools_of_sets=_tools_of_sets(experiment),
@@ -48,7 +48,7 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Job:
         experiment,
         {"n_jobs": experiment.cpus("sample")},
         **_of_episodes(experiment, tools),
-        model=sampling_model(experiment, experiment.model),
+        model=sampling_model(experiment),
         generation=experiment.generation,
         seed=experiment.seed,
         files=_files(experiment, tools),

@@ -4,6 +4,6 @@ from arc_refinery.refining.config.evaluation import CONTROLS, Arm, Evaluation, F
 from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.config.rewards import AttemptTerm, Grade
 from arc_refinery.refining.config.rows import RowsExperiment, RowsSet
-from arc_refinery.refining.config.sampling import History, PromptedModel, Refinement, Sampling, Selection
+from arc_refinery.refining.config.sampling import History, PromptedModel, Refinement, Sampling
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.refining.config.training import Demonstrations, Grpo, PromptChoice, Sft, Training

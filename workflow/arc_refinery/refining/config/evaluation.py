@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Generic, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from arc_refinery.config.arms import BaseArm, Primary
-from arc_refinery.config.base import AT, EVERY, AdapterName, Line, PositiveInt, RunName, Seed, Strict, Temperature
-from arc_refinery.refining.config.sampling import History, Refinement
+from arc_refinery.config.base import AT, EVERY, AdapterName, Line, PositiveInt, Seed, Strict, check_names, check_once
+from arc_refinery.refining.config.sampling import Refinement
 from arc_refinery.refining.config.tasks import TaskSet
 
 # Feedback in a refining prompt: the results of executing the attempt or, in a control, something else. The twin is the
@@ -19,22 +19,13 @@ CONTROLS: Mapping[FeedbackKind, str] = {
     "other-task": "the results of an attempt at another task, which may mislead",
 }
 
-LATER_TURN_KEYS = ("feedback", "form", "history")
-
 
 class Turn(Strict):
     n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
-    model: RunName | None = Field(
-        None, description="Entry of `models` that samples them, without an adapter; default: the experiment's `model`."
-    )
     adapter: AdapterName = Field(
         "none",
         description="Adapter that samples them: `none`; `trained`, in a sweep one arm per run; the name of "
         "one run; `trained@1000` of `training.keep_steps`, or `trained@*` for all of them.",
-    )
-    temperature: Temperature | None = Field(
-        None,
-        description="Softmax temperature of this turn; 0: greedy; default: that of `sampling`.",
     )
     feedback: FeedbackKind = Field(
         "real",
@@ -42,13 +33,6 @@ class Turn(Strict):
         f"{'; '.join(f'`{kind}`: {text}' for kind, text in CONTROLS.items())}.",
     )
     form: Line | None = Field(None, description="For turn 2 and later, overrides `refinement.form`.")
-    history: History | None = Field(None, description="For turn 2 and later, overrides `refinement.history`.")
-
-    @model_validator(mode="after")
-    def _adapters_belong_to_the_experiments_model(self) -> "Turn":
-        if self.model and self.adapter != "none":
-            raise ValueError(f"the adapter {self.adapter} belongs to the experiment's model; remove it or `model`")
-        return self
 
     @property
     def control(self) -> str | None:
@@ -57,8 +41,7 @@ class Turn(Strict):
 
     def refinement(self, usual: Refinement) -> Refinement:
         """Return the settings that select the attempts to refine."""
-        own = {key: getattr(self, key) for key in ("form", "history") if getattr(self, key) is not None}
-        return usual.model_copy(update=own)
+        return usual if self.form is None else usual.model_copy(update={"form": self.form})
 
 
 class Arm(BaseArm):
@@ -66,17 +49,14 @@ class Arm(BaseArm):
         min_length=1,
         description="Turn 1 answers the task; each later turn refines incorrect attempts of the previous one.",
     )
-    seed: Seed | None = Field(
-        None,
-        description="Seed of this arm's sampling and augmentation; default: the experiment's. Arms with the "
-        "same first turn and seed share first-turn attempts.",
-    )
+    _seed: int | None = PrivateAttr(None)  # one of `evaluation.seeds`; arms with the same one share first turns
 
     @model_validator(mode="after")
     def _first_turns_refine_nothing(self) -> "Arm":
         first = self.turns[0]
-        if refining_keys := [key for key in LATER_TURN_KEYS if getattr(first, key) != Turn.model_fields[key].default]:
-            raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(refining_keys)}")
+        changed = [key for key in ("feedback", "form") if getattr(first, key) != Turn.model_fields[key].default]
+        if changed:
+            raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(changed)}")
         return self
 
     def branch(self, turn: int) -> str:
@@ -84,14 +64,13 @@ class Arm(BaseArm):
         if turn > 1:
             return f"{self.name}-turn{turn}"
         first = self.turns[0]
-        sampler = first.model or ("" if first.adapter == "none" else first.adapter)
-        temperature = "" if first.temperature is None else f"temperature-{first.temperature:g}"
-        seed = "" if self.seed is None else f"sampling-{self.seed}"
-        return "-".join(word for word in ("turn1", sampler, temperature, seed) if word)
+        adapter = "" if first.adapter == "none" else first.adapter
+        seed = "" if self.sampling_seed is None else f"sampling-{self.sampling_seed}"
+        return "-".join(word for word in ("turn1", adapter, seed) if word)
 
     @property
     def sampling_seed(self) -> int | None:
-        return self.seed
+        return self._seed
 
     def with_adapters(self, name: str, adapters: Mapping[str, str]) -> "Arm":
         return self._with(f"{self.name}-{name}", adapters)
@@ -114,7 +93,9 @@ class Arm(BaseArm):
 
     def with_seed(self, seed: int) -> "Arm":
         """Return this arm, sampled with another seed."""
-        return self.model_copy(update={"name": f"{self.name}-sampling-{seed}", "seed": seed})
+        seeded = self.model_copy(update={"name": f"{self.name}-sampling-{seed}"})
+        seeded._seed = seed
+        return seeded
 
 
 AnySet = TypeVar("AnySet", bound=TaskSet, covariant=True)
@@ -144,13 +125,9 @@ class Evaluation(Strict, Generic[AnySet]):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
-        for what, names in (("sets", [s.name for s in self.sets]), ("arms", [a.name for a in self.arms])):
-            if twice := {name for name in names if names.count(name) > 1}:
-                raise ValueError(f"two {what} have the name {', '.join(sorted(twice))}; rename one")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds: {', '.join(map(str, self.seeds))}: name each seed once")
+        check_names("sets", [task_set.name for task_set in self.sets])
+        check_names("arms", [arm.name for arm in self.arms])
+        check_once("seeds", self.seeds)
         if itself := [first for first, second in self.comparisons if first == second]:
             raise ValueError(f"comparisons: {itself[0]} cannot be compared with itself")
-        if self.seeds and (seeded := [arm.name for arm in self.arms if arm.seed is not None]):
-            raise ValueError(f"seeds: the arm {seeded[0]} has a seed of its own; remove one of them")
         return self

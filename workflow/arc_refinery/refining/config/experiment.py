@@ -1,40 +1,36 @@
 """Refining experiments, and checks across the sections of their config."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import combinations, product
 from math import isinf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from arc_refinery.branch_files import BranchFiles
-from arc_refinery.config.arms import COMPARE, Compared, Primary
+from arc_refinery.config.arms import Compared, Primary
 from arc_refinery.config.base import (
     AT,
     REPORT,
     TUNING,
     ConfigError,
     Line,
-    Name,
-    RunName,
     Strict,
-    explain,
-    faults_of,
+    faults_in,
     marked,
     run_and_step,
     sections_in,
 )
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted, model_folder
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.rewards import Functions
-from arc_refinery.config.sampling import ModelConfig, Sandbox
+from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
-from arc_refinery.errors import InputError
 from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config.evaluation import Arm, Evaluation, Turn
+from arc_refinery.refining.config.evaluation import Arm, Evaluation
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, REWARDS
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling, Thinking
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
@@ -44,12 +40,8 @@ from arc_refinery.refining.config.training import Training
 class SamplingPlan(NamedTuple):
     """What completions are sampled with."""
 
-    model: PromptedModel
     adapter: str | None
     seed: int
-    temperature: float
-    top_p: float
-    max_output_tokens: int
 
 
 class Refining(Compared[Arm]):
@@ -63,11 +55,6 @@ class Refining(Compared[Arm]):
     usual_reward: ClassVar[str] = "solved"  # default of training.grpo.rewards
     forms: ClassVar[tuple[str, ...]] = ()  # forms of the feedback; the first is the default
     model: PromptedModel = Field(description="The model that answers.")
-    models: Mapping[RunName, Mapping[str, Any]] = Field(
-        {},
-        description="Other models that can sample turns of arms, by name: the keys of `model` that differ. Prompts are "
-        "those of `model`.",
-    )
     problems: Problems | None = Field(None, description="Source of the training problems.")
     parts: Parts | None = Field(None, description="Split of the training tasks.")
     sampling: Sampling = Field(description="Sampling of completions, for training tasks and evaluation.")
@@ -78,14 +65,12 @@ class Refining(Compared[Arm]):
     )
     training: Training | None = Field(None, description="Training of a LoRA adapter; without it, nothing is trained.")
     evaluation: Evaluation[TaskSet] = Field(description="Arms to compare.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
     shards_per_grading_job: int = Field(
         1,
         ge=1,
         le=1000,  # all their paths are on one command line
         description="Shards per grading job; does not change results.",
     )
-    compare: tuple[Name, ...] = COMPARE
 
     @property
     def rules(self) -> list[str]:
@@ -97,7 +82,7 @@ class Refining(Compared[Arm]):
         ]
 
     def files_named(self) -> list[Wanted]:
-        wanted = [model_folder(key, model) for key, model in self.all_models.items()]
+        wanted = super().files_named()
         what = "a file of a folder that `arc-refinery prompts export` or `prompts learn` wrote, or a template's name: "
         what += self.templates
         wanted += [Wanted("model.template", Path(path), what) for path in self.template_files()[:1]]
@@ -121,12 +106,8 @@ class Refining(Compared[Arm]):
         return {"template": self.model.template}
 
     def faults_of_contents(self) -> list[str]:
-        checks = {f"evaluation.sets.{n}": task_set.check_contents for n, task_set in enumerate(self.evaluation.sets)}
-        return faults_of_files(checks)
-
-    @property
-    def samplers(self) -> dict[str, PromptedModel]:
-        return self.all_models
+        sets = enumerate(self.evaluation.sets)
+        return faults_in((f"evaluation.sets.{number}", task_set.check_contents) for number, task_set in sets)
 
     @property
     def sampled_together(self) -> SampledTogether:
@@ -145,29 +126,6 @@ class Refining(Compared[Arm]):
         length = min(self.model.window, self.training.max_seq_length)
         on_policy = self.training.grpo is not None and self.training.grpo.rollout == "on-policy"
         return TrainedRow(length, length if on_policy else self.training.max_completion_length)
-
-    @cached_property
-    def other_models(self) -> dict[str, PromptedModel]:
-        """The models of `models`; raises `ValueError` for a wrong key."""
-        usual, models = self.model.model_dump(exclude={"revision"}), {}
-        for name, changes in self.models.items():
-            try:
-                models[name] = type(self.model).model_validate(usual | dict(changes))
-            except ValidationError as error:
-                raise ValueError(
-                    "; ".join(f"models.{name}.{explain(fault, type(self.model))}" for fault in faults_of(error))
-                ) from None
-        return models
-
-    @property
-    def all_models(self) -> dict[str, PromptedModel]:
-        """All models by their keys in the config."""
-        return {"model": self.model} | {f"models.{name}": model for name, model in self.other_models.items()}
-
-    def n_threads(self, kind: str) -> int:
-        if kind == "sample":
-            return max(model.n_threads for model in self.all_models.values())
-        return super().n_threads(kind)
 
     @property
     def plan(self) -> Plan | None:
@@ -212,8 +170,7 @@ class Refining(Compared[Arm]):
         )
 
     def sources(self) -> Iterable[Download | None]:
-        sections = [*self.all_models.values(), self.problems]
-        return (section.download for section in sections if section)
+        return [*super().sources(), *([self.problems.download] if self.problems else [])]
 
     def trained_on(self) -> Iterable[Download | None]:
         uses_parts = set(self.training_tasks) & set(self.part_names)
@@ -238,11 +195,6 @@ class Refining(Compared[Arm]):
         settings = self.settings_of_set(name)
         task_set = settings.pop("task_set")
         return {**settings, **task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))}
-
-    @property
-    def n_earlier_rows(self) -> int:
-        """Rows that the model is known to have been trained on before, as far as they are compared with the tasks."""
-        return 0
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:
@@ -347,12 +299,9 @@ class Refining(Compared[Arm]):
             return list(dict.fromkeys(name for name, _ in self.expanded(configured[arm])))
         return [arm]
 
-    def model_of(self, turn: Turn) -> PromptedModel:
-        return self.other_models[turn.model] if turn.model else self.model
-
     def seed_of_arm(self, arm: Arm) -> int:
         """Seed of the arm's sampling and augmentation."""
-        return self.seed if arm.seed is None else arm.seed
+        return self.seed if arm.sampling_seed is None else arm.sampling_seed
 
     @property
     def evaluated_sets(self) -> Sequence[TaskSet]:
@@ -409,19 +358,11 @@ class Refining(Compared[Arm]):
 
     def sampled(self, tasks: str, branch: str) -> SamplingPlan:
         """What the completions of a branch are sampled with."""
-        own = self.sampling
         if self._is_for_training(tasks, branch):
-            return SamplingPlan(self.model, None, self.seed, own.temperature, own.top_p, own.max_output_tokens)
+            return SamplingPlan(None, self.seed)
         arm, number = self.arm_and_turn(branch)
-        turn = arm.turns[number - 1]
-        return SamplingPlan(
-            self.model_of(turn),
-            None if turn.adapter == "none" else turn.adapter,
-            self.seed_of_arm(arm),
-            own.temperature if turn.temperature is None else turn.temperature,
-            own.top_p,
-            own.max_output_tokens,
-        )
+        adapter = arm.turns[number - 1].adapter
+        return SamplingPlan(None if adapter == "none" else adapter, self.seed_of_arm(arm))
 
     def _is_for_training(self, tasks: str, branch: str) -> bool:
         """Return whether training reads a first turn, so that it is sampled without regard to the arms."""
@@ -462,18 +403,11 @@ class Refining(Compared[Arm]):
             raise ValueError("parts.tasks_per_part is missing: the generator needs the number of problems to make")
         if self.parts and self.training and self.training.sets:
             raise ValueError("parts are not used, because training.sets names what to train on; remove one of them")
-        for key, model in self.all_models.items():
-            if model.window <= self.sampling.max_output_tokens:
-                raise ValueError(
-                    f"{key}.window = {model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
-                    f"{self.sampling.max_output_tokens}; raise one or lower the other"
-                )
-            prompted = type(model).model_fields.keys() - ModelConfig.model_fields.keys()
-            if model.model_dump(include=prompted) != self.model.model_dump(include=prompted):
-                raise ValueError(
-                    f"{key}: its {' and '.join(sorted(prompted, reverse=True))} must be those of `model`: turns share "
-                    "conversations"
-                )
+        if self.model.window <= self.sampling.max_output_tokens:
+            raise ValueError(
+                f"model.window = {self.model.window} leaves no room for a prompt beside sampling.max_output_tokens = "
+                f"{self.sampling.max_output_tokens}; raise one or lower the other"
+            )
         if self.training and not self.training_tasks:
             raise ValueError("training: there is nothing to train on; give parts, or training.sets")
         sets = self.set_names
@@ -481,8 +415,6 @@ class Refining(Compared[Arm]):
             raise ValueError(
                 f"training.sets: {unknown[0]} is not an evaluation set; expected some of {', '.join(sets)}"
             )
-        if clash := sorted(set(self.models) & set(self.adapters)):
-            raise ValueError(f"models: an adapter is also called {clash[0]}; choose another name")
         adapters = ["none", *self.adapters, *self.kept_adapters]
         names = [arm.name for arm in self.arms]
         self.check_arm_names()
@@ -497,11 +429,6 @@ class Refining(Compared[Arm]):
             raise ValueError(f"evaluation.comparisons: {unknown[0]} is not an arm; expected two of {', '.join(names)}")
         for arm in self.arms:
             for turn in arm.turns:
-                if turn.model and turn.model not in self.models:
-                    there = ", ".join(self.models) or "none"
-                    raise ValueError(
-                        f"evaluation.arms: {arm.name} samples with the model {turn.model}; `models` has {there}"
-                    )
                 if turn.adapter not in adapters:
                     raise ValueError(
                         f"evaluation.arms: {arm.name} samples with the adapter {turn.adapter}; expected one of "
@@ -517,19 +444,6 @@ class Refining(Compared[Arm]):
         for key, form in forms.items():
             if form and form not in self.forms:
                 raise ValueError(f"{key} is {form!r}; expected {', '.join(self.forms) or 'none, the domain has one'}")
-        return self
-
-    @model_validator(mode="after")
-    def _first_turns_have_their_own_folders(self) -> Self:
-        samplings: dict[str, tuple[object, ...]] = {}
-        for arm in self.arms:
-            turn = arm.turns[0]
-            sampling = (turn.model, turn.adapter, turn.temperature, arm.seed)
-            if samplings.setdefault(arm.branch(1), sampling) != sampling:
-                raise ValueError(
-                    f"evaluation.arms: the first turn of {arm.name} and that of another arm have the folder "
-                    f"{arm.branch(1)}, but are sampled differently; rename the model, or change a temperature"
-                )
         return self
 
     @model_validator(mode="after")
@@ -567,14 +481,3 @@ class Refining(Compared[Arm]):
                 "its own; leave it out to compare tasks solved"
             )
         return self
-
-
-def faults_of_files(checks: Mapping[str, Callable[[], Any]]) -> list[str]:
-    """Return what is wrong inside files, each after the key that names them."""
-    faults = []
-    for key, check in checks.items():
-        try:
-            check()
-        except InputError as error:
-            faults.append(f"{key}: {error}")
-    return faults

@@ -2,28 +2,21 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from arc_refinery.config.base import Line, NonNegativeInt, PositiveInt
+from arc_refinery.config.base import NonNegativeInt, PositiveInt
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files, with_local_path
-from arc_refinery.config.sampling import RowsSource
+from arc_refinery.config.sampling import RowsFile
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.config.tasks import TaskSet
 
 
-class RowsSet(TaskSet, RowsSource):
-    source: Literal["file", "hub"] = Field("file", description="`file`: rows on disk; `hub`: a data set of the hub.")
-    path: Line | None = Field(None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file.")
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
-    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
-    )
+class RowsSet(TaskSet, RowsFile):
     n_tasks: PositiveInt | None = Field(None, description="Number of tasks, from the first; default: all.")
     first_row: NonNegativeInt = Field(0, description="Rows to skip, so that one file can give several sets.")
 

@@ -39,20 +39,15 @@ class Sampling(Strict):
     max_output_tokens: PositiveInt = Field(description="Longest completion, in tokens.")
 
 
-# Order in which incorrect attempts are refined. `best-distinct` skips attempts with the same outputs as a better one.
-Selection = Literal["best-distinct", "best"]
-
 # Earlier turns in the conversation of a later turn
 History = Literal["whole", "last"]
 
 
 class Refinement(Strict):
     n_parents: PositiveInt = Field(
-        8, description="Incorrect attempts per task and turn that evaluation cycles through."
-    )
-    select: Selection = Field(
-        "best-distinct",
-        description="`best-distinct` drops an attempt with the same outputs as a better one, `best` does not.",
+        8,
+        description="Incorrect attempts per task and turn that evaluation cycles through: the best ones, of several "
+        "with the same outputs one.",
     )
     include_errors: bool = Field(
         False, description="Also refine programs that raised an exception, with the exception as feedback."

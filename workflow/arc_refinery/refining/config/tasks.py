@@ -1,23 +1,16 @@
 """Tasks: the source of the training tasks, the parts they are dealt into, evaluation sets."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from arc_refinery.config.base import REPORT, TUNING, Line, Name, PositiveInt, Strict, Text
+from arc_refinery.config.base import REPORT, TUNING, Name, PositiveInt, Strict, Text
 from arc_refinery.config.experiment import Wanted
-from arc_refinery.config.sampling import RowsSource
+from arc_refinery.config.sampling import RowsFile
 
 
-class Problems(RowsSource):
+class Problems(RowsFile):
     content: ClassVar = "tasks"
-    source: Literal["file", "hub"] = Field("file", description="`file`: rows on disk; `hub`: a data set of the hub.")
-    path: Line | None = Field(None, description="For `file`: a .jsonl, .json (optionally with .gz) or .parquet file.")
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
-    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
-    )
 
     @property
     def is_endless(self) -> bool:

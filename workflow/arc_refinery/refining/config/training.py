@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, ROWS, Name, NonNegativeInt, PositiveInt, Share, Strict
+from arc_refinery.config.base import PROMPTS, ROWS, Name, NonNegativeInt, PositiveInt, Share, Strict, check_once
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
@@ -18,10 +18,6 @@ class Demonstrations(Strict):
         description="The correct program of a row: `source`: the task's own (without augmentation); "
         "`attempts`: the most frequent correct attempt on the same prompt; `nearest`: the one most like the "
         "incorrect program.",
-    )
-    max_pass_rate: Share = Field(
-        1.0,
-        description="Skip tasks where a larger share of the attempts is correct.",
     )
 
 
@@ -174,6 +170,7 @@ class Training(Lengths, Methods):
 
     @model_validator(mode="after")
     def _methods_go_together(self) -> "Training":
+        check_once("sets", self.sets)
         if self.grpo and self.grpo.rollout == "on-policy" and self.prompts != "first-turn":
             raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
         if self.select and not (self.grpo and self.prompts == "second-turn"):
@@ -217,9 +214,3 @@ class Training(Lengths, Methods):
         if self.keep_every:
             return list(range(self.keep_every, run.grpo.max_steps, self.keep_every))
         return sorted(set(self.keep_steps))
-
-    @model_validator(mode="after")
-    def _sets_are_distinct(self) -> "Training":
-        if len(set(self.sets)) < len(self.sets):
-            raise ValueError(f"sets: {', '.join(self.sets)}: name each set once")
-        return self

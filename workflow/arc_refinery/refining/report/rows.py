@@ -144,11 +144,11 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
     """Raise `RecordError` unless a branch's attempts were sampled with an experiment's settings, in their number."""
     sampled = experiment.sampled(tasks, branch)
     expected = {
-        "model": ("model.path", inputs.model_path(experiment, sampled.model)),
+        "model": ("model.path", inputs.model_path(experiment)),
         "adapter": ("adapter", sampled.adapter or ""),
         "seed": ("seed", sampled.seed),
-        "temperature": ("sampling.temperature", sampled.temperature),
-        "top_p": ("sampling.top_p", sampled.top_p),
+        "temperature": ("sampling.temperature", experiment.sampling.temperature),
+        "top_p": ("sampling.top_p", experiment.sampling.top_p),
     }
     for path in files.attempts:
         check_rows(path, Attempt, expected)

@@ -43,9 +43,10 @@ def trained_on(experiment: Refining, folder: Path, sizes: Mapping[str, int]) -> 
                 raise RecordError(f"evaluation.primary: {name}: {sentence}{again}, with the config of this experiment")
             sentences[name].append(f"{sentence}{again}.")
         if in_rows := [pair.evaluated_id for pair in in_set if pair.tasks == TEMPLATE_ROWS]:
+            n_rows = experiment.more_to_keep_apart.get("n_rows", 0)
             sentences[name].append(
-                f"Of the model's earlier training data, the first {experiment.n_earlier_rows} rows (`template_rows`) "
-                f"have {_listed(in_rows, n)}."
+                f"Of the model's earlier training data, the first {n_rows} rows (`template_rows`) have "
+                f"{_listed(in_rows, n)}."
             )
     return {name: listed for name, listed in sentences.items() if listed}
 

@@ -99,7 +99,6 @@ def refining_prompts(
         sampling.batch_size,
         refinement.include_errors,
         feedback,
-        refinement.select,
         refinement.history,
     )
     renderer = Renderer(model.path, enable_thinking)
@@ -153,7 +152,7 @@ def demonstrations(
     )
     files = BranchFiles(prompts.parent, n_shards, shards_per_grading_job, tasks_per_batch)
     records.check_made_from(files.prompts, [tasks])
-    counts = Counter(n_tasks=0, n_too_easy=0, n_tasks_without_target=0, n_too_long=0)
+    counts = Counter(n_tasks=0, n_tasks_without_target=0, n_too_long=0)
     sources: dict[str, str] = {}
     if demonstrations.targets == "source":
         with domain.executors(sandbox, n_jobs) as executors:

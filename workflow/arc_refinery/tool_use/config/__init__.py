@@ -2,6 +2,7 @@
 
 from arc_refinery.tool_use.config.experiment import (
     Generation,
+    HeldoutQuestions,
     Questions,
     ToolArm,
     ToolChoice,

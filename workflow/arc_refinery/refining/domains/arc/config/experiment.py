@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
-from arc_refinery.config.base import Line, PositiveInt, Strict
+from arc_refinery.config.base import Line, PositiveInt, Strict, faults_in
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.config.sampling import RowsSource
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import Evaluation
-from arc_refinery.refining.config.experiment import Refining, faults_of_files
+from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.domains.arc.config.rewards import REWARDS
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
 from arc_refinery.refining.domains.arc.prompts import FeedbackForm, load_template, template_files
@@ -28,12 +28,8 @@ class TemplateRows(RowsSource):
     path: Line | None = Field(
         None, description="For `file`: a .jsonl, .json (also .gz) or .parquet file, or a folder of them."
     )
-    repository: Line | None = Field(None, description="For `hub`: name of the data set.")
     files: Line | None = Field(
         None, description="For `hub`: glob of the files to read, such as `*test_sft*`; `*` also matches `/`."
-    )
-    revision: Line | None = Field(
-        None, description="For `hub`: branch, tag or commit to fetch; default: the default branch."
     )
     n_rows: PositiveInt = Field(1000, description="Number of rows to read, from the first; a few hundred are enough.")
 
@@ -96,7 +92,7 @@ class ArcExperiment(Refining):
         if self.model.template == LEARNED:
             return super().faults_of_contents()
         check = partial(load_template, self.model.template or "words")
-        return [*faults_of_files({"model.template": check}), *super().faults_of_contents()]
+        return [*faults_in([("model.template", check)]), *super().faults_of_contents()]
 
     def sources(self) -> list[Download | None]:
         rows = self.arc.template_rows
@@ -112,10 +108,6 @@ class ArcExperiment(Refining):
             changes |= {key: getattr(problems, key) for key in DIFFICULTY if getattr(task_set, key) is None}
         max_cells = (problems or Problems(source="generator")).max_cells
         return {"task_set": task_set.model_copy(update=changes), "max_cells": max_cells}
-
-    @property
-    def n_earlier_rows(self) -> int:
-        return self.arc.template_rows.n_rows if self.arc.template_rows else 0
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:

@@ -1,13 +1,12 @@
 """The sections about tasks: training problems, the parts they are split into, evaluation sets."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from arc_refinery.arc.kaggle import read_ids, read_set, task_files
-from arc_refinery.config.base import REPORT, Line, NonNegativeInt, PositiveInt, Seed, Share
+from arc_refinery.config.base import Line, NonNegativeInt, PositiveInt, Seed, Share
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.refining.config import tasks
 
@@ -87,16 +86,6 @@ class TaskSet(tasks.TaskSet):
     only: Line | None = Field(
         None, description="Text file of the task ids to keep, one per line (not for `generator`)."
     )
-    leave_out_too_large: bool = Field(
-        False,
-        description="For `kaggle` and `dataset`: leave out tasks with a grid of more than 30 rows or columns; "
-        "otherwise they are refused.",
-    )
-    validation: Annotated[bool, REPORT] = Field(
-        False,
-        description="Settings are chosen by results on this set: the report says so, and the primary "
-        "comparison cannot be on it.",
-    )
 
     @model_validator(mode="after")
     def _generated_sets_have_a_size(self) -> "TaskSet":
@@ -114,8 +103,6 @@ class TaskSet(tasks.TaskSet):
             raise ValueError("`path` names the file of tasks of the sources `kaggle` and `dataset`, and of no other")
         if self.solutions and self.source != "kaggle":
             raise ValueError("`solutions` belongs to the source `kaggle`")
-        if self.leave_out_too_large and not self.path:
-            raise ValueError("`leave_out_too_large` belongs to the sources `kaggle` and `dataset`; remove it")
         return self
 
     @property
@@ -133,7 +120,7 @@ class TaskSet(tasks.TaskSet):
 
     @property
     def may_leave_out(self) -> bool:
-        return self.source == "generator" or self.leave_out_too_large
+        return self.source == "generator"
 
     @property
     def note(self) -> str:
@@ -167,4 +154,4 @@ class TaskSet(tasks.TaskSet):
         files = [file for path in paths for file in (task_files(path) if path.is_dir() else [path])]
         if sum(file.stat().st_size * (GZIP_RATIO if file.suffix == ".gz" else 1) for file in files) <= READ_AT_PLANNING:
             solutions = paths[1] if self.solutions else None
-            read_set(paths[0], solutions, self.only, self.leave_out_too_large, Counter())
+            read_set(paths[0], solutions, self.only)
