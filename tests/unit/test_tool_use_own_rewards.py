@@ -1,5 +1,6 @@
 """Terms of the reward in training: built-in ones, those of the user, and what is refused."""
 
+import os
 import re
 import subprocess
 import sys
@@ -189,6 +190,7 @@ def test_a_function_may_give_a_number_for_each_turn(tmp_path: Path):
         ("return episode.anwser", "AttributeError in line 2: 'ScoredEpisode' object has no attribute 'anwser'"),
         ("raise BaseException('odd')", "BaseException in line 2: odd;"),
         ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})", "in line 2: its message cannot be shown;"),
+        ("import os; os._exit(0)", "SystemExit in line 2: os._exit(0);"),
     ],
 )
 def test_a_function_that_gives_no_number_is_named_with_the_question(
@@ -223,6 +225,7 @@ AT_IMPORT = {
     ),
     "interrupts": ("raise KeyboardInterrupt\n" + SCORE, ": cannot be imported: KeyboardInterrupt. "),
     "exits": ("import sys; sys.exit()\n" + SCORE, ": cannot be imported: SystemExit. "),
+    "leaves": ("import os; os._exit(3)\n" + SCORE, ": cannot be imported: SystemExit: os._exit(3). "),
     "raises no exception": ("raise BaseException('odd')\n" + SCORE, ": cannot be imported: BaseException: odd. "),
     "deletes": (SCORE + "if True:\n    del score", ":score: after the import of its file it is deleted; "),
     "replaces": (SCORE + "globals()['score'] = 0.5", ":score: after the import of its file it is 0.5; "),
@@ -234,11 +237,13 @@ def test_a_file_that_misbehaves_at_its_import_is_named_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: str, wording: Wording
 ):
     monkeypatch.setattr(own_functions, "IMPORT_SECONDS", 0.1)
+    leave = os._exit
     path = tmp_path / "mine.py"
     path.write_text(source)
     with pytest.raises(InputError) as raised:
         Reward([EpisodeTerm.model_validate(f"{path}:score")], REWARDS)
     assert str(raised.value).startswith(f"{path}{expected}")
+    assert os._exit is leave
     wording(raised.value)
 
 
@@ -253,6 +258,15 @@ own_functions.import_file(Path({str(path)!r}))
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, str(path) in ended.stderr) == (1, True)
+
+
+def test_a_child_of_an_import_may_end_as_it_likes(tmp_path: Path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "import os\nchild = os.fork()\nif not child: os._exit(3)\nstatus = os.waitpid(child, 0)[1]\n"
+        "def score(episode):\n    return os.waitstatus_to_exitcode(status)\n"
+    )
+    assert value(f"{path}:score", episode("#### 7")) == 3
 
 
 def test_a_file_that_cannot_be_imported_is_named_before_training(tmp_path: Path, wording: Wording):

@@ -453,8 +453,9 @@ def test_what_is_gone_after_the_import_is_refused_before_the_first_call(
     wording(raised.value)
 
 
-def test_a_tool_cannot_end_the_job(tmp_path: Path, executor: Executor):
-    (tmp_path / "mine.py").write_text('def f():\n    """Do."""\n    raise BaseException')
+@pytest.mark.parametrize("body", ["raise BaseException", "import os; os._exit(0)"])
+def test_a_tool_cannot_end_the_job(tmp_path: Path, executor: Executor, body: str):
+    (tmp_path / "mine.py").write_text(f'def f():\n    """Do."""\n    {body}')
     assert toolbox(tmp_path, executor, "mine.py:f", where="process").run("f", {}).fault == "failed"
 
 

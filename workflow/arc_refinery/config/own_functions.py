@@ -3,6 +3,7 @@
 import faulthandler
 import importlib.util
 import math
+import os
 import signal
 import sys
 import threading
@@ -13,7 +14,7 @@ from functools import cache
 from numbers import Real
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from arc_refinery.config.own_code import OwnCode
 from arc_refinery.errors import InputError
@@ -35,7 +36,7 @@ class OwnFunction:
     def __call__(self, argument: Any, about: str) -> Any:
         """`about` is, say, `the question sums/7`."""
         try:
-            with time_limit(MAX_SECONDS, GRACE_SECONDS):
+            with time_limit(MAX_SECONDS, GRACE_SECONDS), without_exit():
                 return self._function(argument)
         except TimeIsUp as error:
             fault = f"was still running after {MAX_SECONDS:g} s, {self._where(error)}; make it faster"
@@ -86,7 +87,7 @@ def import_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look up their module
     try:
-        with time_limit(IMPORT_SECONDS, GRACE_SECONDS):
+        with time_limit(IMPORT_SECONDS, GRACE_SECONDS), without_exit():
             spec.loader.exec_module(module)
     except TimeIsUp:
         raise InputError(
@@ -103,6 +104,23 @@ def reason_of(error: BaseException, where: str = "") -> str:
     """Return type, place and message of what a user's code raised, whose own `__str__` may raise, too."""
     name, message, _ = describe(error)
     return f"{f'{name} {where}'.strip()}: {message}".removesuffix(": ")
+
+
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """Let `os._exit` raise in this process, which would otherwise end without a word."""
+    process, end = os.getpid(), os._exit
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != process:
+            end(status)
+        raise SystemExit(f"os._exit({status})")
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 class TimeIsUp(BaseException):

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from arc_refinery.config.own_code import OwnCode
-from arc_refinery.config.own_functions import TimeIsUp, defined_by, reason_of, time_limit
+from arc_refinery.config.own_functions import TimeIsUp, defined_by, reason_of, time_limit, without_exit
 from arc_refinery.errors import InputError
 from arc_refinery.sandbox import Executor, Outcome, Script, Status, plain
 from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, ToolDown
@@ -69,7 +69,7 @@ def _check_in_process(choice: ToolChoice, code: OwnCode) -> None:
     if not _is_class(code):
         return
     try:
-        with time_limit(seconds := choice.seconds or PROCESS_SECONDS):
+        with time_limit(seconds := choice.seconds or PROCESS_SECONDS), without_exit():
             defined()
     except TimeIsUp:
         raise InputError(
@@ -96,7 +96,7 @@ class ProcessTool(Tool):
         waits = [] if _is_down.get(self._choice.tool) else [*RETRY_AFTER]
         while True:
             try:
-                with time_limit(self._seconds):
+                with time_limit(self._seconds), without_exit():
                     result = _result_as_text(self._function(**arguments))
             except TimeIsUp:
                 raise FaultyCall("failed", f"Timeout: more than {self._seconds:g} s") from None
