@@ -27,6 +27,7 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Sandbox
+from arc_refinery.models.chat import Chat
 from arc_refinery.records import Demonstration
 from arc_refinery.refining import demonstrations
 from arc_refinery.refining.config import Demonstrations, Sampling
@@ -283,8 +284,8 @@ def test_an_assistant_prefix_belongs_to_the_prompt(renderer: Renderer):
 
 def test_a_program_follows_an_empty_thought_where_the_chat_template_opens_one(monkeypatch: pytest.MonkeyPatch):
     renderer = Renderer(TINY)
-    render = renderer._chat.render
-    monkeypatch.setattr(renderer._chat, "render", lambda messages: render(messages) + "<think>\n")
+    render = Chat.render
+    monkeypatch.setattr(Chat, "render", lambda chat, messages: render(chat, messages) + "<think>\n")
     prompt = asked(renderer)
     wrong, right = (
         attempt(prompt, "wrong"),
