@@ -8,9 +8,10 @@ import yaml
 from checkout import ROOT
 from messages import Wording
 
-from arc_refinery.config import load_experiment
+from arc_refinery.config import check_files, load_experiment
 from arc_refinery.config.docs import write_docs
 from arc_refinery.errors import InputError
+from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 CONTENT = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
 SETTINGS = json.dumps(CONTENT)
@@ -38,6 +39,27 @@ def test_a_file_that_is_no_config_is_named_in_one_line(content: bytes, ending: s
         load_experiment(path)
     assert str(path) in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
+    wording(caught.value)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    ["results", "logs", "results/{}", "logs/{}", "results/{}/settings.json/", "results/{}.md/", "results/{}.html/"],
+)
+def test_a_place_of_results_or_logs_that_is_taken_is_named_while_planning(
+    taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wording: Wording
+):
+    (tmp_path / "workflow").symlink_to(ROOT / "workflow")
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    experiment = ArcExperiment.model_validate(CONTENT)
+    monkeypatch.chdir(tmp_path)
+    check_files(experiment, "mine.yaml")
+    path = Path(taken.format(experiment.experiment))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir() if taken.endswith("/") else path.touch()
+    with pytest.raises(InputError) as caught:
+        check_files(experiment, "mine.yaml")
+    assert f"mine.yaml: {path} is a " in str(caught.value)
     wording(caught.value)
 
 
