@@ -8,13 +8,14 @@ from typing import Any
 
 import handmade_programs as handmade
 import numpy as np
+import pandas as pd
 import pytest
 from checkout import ROOT
 from experiments import do, settings_of
 from messages import Wording
 
 from arc_refinery import records, stages
-from arc_refinery.cli import main
+from arc_refinery.cli import main, parse
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import train
@@ -141,6 +142,10 @@ def test_a_stage_gets_the_sections_of_its_domain():
     assert arguments["task_set"] == TaskSet(name="a", path="a.jsonl")
 
 
+def test_commands_without_flags_are_parsed():
+    assert parse(["dev", "config"]).output == Path("config")
+
+
 def rows_file(tmp_path: Path, *names: str) -> Path:
     path = tmp_path / "rows.jsonl"
     handmade.write_rows(path, names)
@@ -181,6 +186,17 @@ def test_five_rows_are_named_and_all_are_counted(tmp_path: Path):
     output = tmp_path / "test.parquet"
     collect(TaskSet(name="test", path=str(path)), output)
     assert records.notes(output)["problems_left_out"] == {"no tests (t0, t1, t2, t3, t4, ...)": 7}
+
+
+@pytest.mark.slow
+def test_a_set_without_a_task_is_refused(tmp_path: Path, wording: Wording):
+    path = rows_file(tmp_path, "empty", "wrong")
+    output = tmp_path / "test.parquet"
+    with pytest.raises(InputError) as error:
+        collect(TaskSet(name="test", path=str(path)), output)
+    assert all(word in str(error.value) for word in (str(path), "1 no tests", "1 its own program fails a test"))
+    assert not output.exists()
+    wording(error.value)
 
 
 @pytest.mark.slow
@@ -320,6 +336,13 @@ def test_feedback_is_the_same_on_a_verdict_and_on_a_grade(
 def test_parents_are_ranked_by_shown_tests_alone(graded: dict[str, GradedAttempt]):
     rank = {letter: Domain().rank(entry.verdict) for letter, entry in graded.items()}
     assert rank["S"] == rank["T"] < rank["w"] == rank["x"]
+
+
+def test_tables_tell_shown_from_all_tests(graded: dict[str, GradedAttempt]):
+    verdicts = [graded[letter].verdict for letter in "STw"]
+    table = Domain().derive(pd.DataFrame({"score": [v.score for v in verdicts]}))
+    assert table["shown_solved"].tolist() == [True, True, False]
+    assert [v.solved for v in verdicts] == [True, False, False]
 
 
 def test_verdicts_in_words(graded: dict[str, GradedAttempt]):

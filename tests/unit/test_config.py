@@ -427,6 +427,15 @@ def test_the_report_finds_the_runs_and_arms_that_the_rules_made(name: str, path:
     assert load_experiment(path, Refining).arms == experiment.arms
 
 
+def test_a_run_of_a_sweep_can_be_given_a_name(content: dict[str, Any]):
+    content["training"]["sweep"] = [{"lora_r": 1, "name": "small"}, {"lora_r": 8}]
+    runs = validate_experiment(content, "test", ArcExperiment).runs
+    assert {name: run.lora.lora_r for name, run in runs.items()} == {"small": 1, "lora-r-8": 8}
+    content["training"]["sweep"][1]["name"] = "small"
+    with pytest.raises(ConfigError, match="'small' cannot name a run"):
+        validate_experiment(content, "test", ArcExperiment)
+
+
 def test_without_a_sweep_there_is_one_training(content: dict[str, Any]):
     assert list(ArcExperiment.model_validate(content).runs) == ["trained"]
 

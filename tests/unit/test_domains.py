@@ -21,6 +21,7 @@ from arc_refinery.models.chat import Message
 from arc_refinery.refining import domain, jobs
 from arc_refinery.refining.config import Grade, Refining, Sampling
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, load_domain
+from arc_refinery.refining.domains.arc.domain import Domain as Arc
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts
@@ -165,6 +166,12 @@ def test_the_overlap_of_files_is_found_by_the_domains_rule(tmp_path: Path):
     assert (overlap.tasks, overlap.task_id, overlap.evaluated_in, overlap.by) == ("part1", "efgh", "heldout", "id")
 
 
+def test_tasks_differ_in_more_than_their_origin():
+    content = Words().content(Word("x", "abcd", origin="here"))
+    assert content == Words().content(Word("x", "abcd", origin="there"))
+    assert content != Words().content(Word("x", "efgh", origin="here"))
+
+
 def test_a_verdict_has_score_solved_and_the_hash_of_the_program(tmp_path: Path):
     attempts = [attempt("abcd", number, text) for number, text in enumerate(["abcd", "abxx", "axxx", "fail", ""])]
     verdicts = list(grade_attempts(Words(), attempts, TASKS, ()))
@@ -212,6 +219,21 @@ def test_the_next_turn_continues_the_conversation_with_feedback(renderer: Render
     ]
     nothing = ("user", "Write a corrected program.")
     assert said(feedback="none") == [[*first[0], nothing], [*first[1], nothing]]
+
+
+def test_a_third_turn_may_leave_out_the_first_answer(renderer: Renderer):
+    (second,) = next_turn_prompts(Words(), graded(renderer, {"abcd": ["axxx"]}), PLAN, None, renderer)
+    answer = attempt("abcd", 0, "xbxx", second)
+    (verdict,) = grade_attempts(Words(), [answer], TASKS, ())
+
+    def contents(**changes: Any) -> list[str]:
+        entries = [GradedAttempt(second, answer, verdict)]
+        (third,) = next_turn_prompts(Words(), entries, replace(PLAN, **changes), None, renderer)
+        assert (third.turn, third.parent_id) == (3, answer.attempt_id)
+        return [message["content"] for message in third.messages]
+
+    assert contents() == ["spell ab", "axxx", "axxx is wrong", "xbxx", "xbxx is wrong"]
+    assert contents(history="last") == ["spell ab", "xbxx", "xbxx is wrong"]
 
 
 # a domain with faults, or in another language than Python
@@ -270,8 +292,10 @@ def test_a_program_may_be_in_any_language(text: str, program: str | None, ends: 
     ("grade", "expected"),
     [
         (Printed("fine"), "the status 'fine'"),
+        (Printed(None), "the status None"),  # type: ignore[arg-type]
         (Printed("ok", score=2.0), "the score 2.0"),
         (Printed("ok", score=float("nan")), "the score nan"),
+        (Printed("ok", score=None), "the score None"),
         (Printed("ok", is_solved=None), "is_solved = None"),
         (Printed("no_code", is_solved=True), "is_solved = True with the status no_code"),
         (Printed("ok", None), "the error None"),  # type: ignore[arg-type]
@@ -383,6 +407,10 @@ def test_what_would_be_found_late_is_found_first(
 # names
 
 
+def test_arc_is_a_domain_by_its_name():
+    assert type(load_domain("arc")) is Arc
+
+
 def test_the_settings_of_a_job_select_its_domain(package: str):
     experiment = validated(package)
     for stage, planned, files in (
@@ -450,6 +478,14 @@ def test_a_turns_form_is_one_of_the_domain(package: str):
         validated(package, evaluation=evaluation)
     turns[1]["form"] = "short"
     assert validated(package, evaluation=evaluation).arms[0].turns[1].form == "short"
+
+
+def test_a_form_of_arcs_feedback_is_refused_with_the_known_ones():
+    arms = [{"name": "refine", "turns": [{"n_predictions": 2}, {"n_predictions": 2}]}]
+    sets = [{"name": "small", "source": "generator", "n_tasks": 4}]
+    changes: dict[str, Any] = {"evaluation": {"sets": sets, "arms": arms}, "refinement": {"form": "odd"}}
+    with pytest.raises(ConfigError, match=r"refinement\.form is 'odd'; expected given, residual"):
+        validate_experiment(content("arc", **changes), "mine.yaml")
 
 
 def test_the_training_is_given_turns_and_history(package: str):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 import pytest
@@ -98,6 +98,10 @@ def test_the_published_valid_code_is_a_python_block_that_ends(executor: Executor
     assert verdict.has_closed_code == closed
 
 
+def test_no_attempts_give_no_verdicts(executor: Executor) -> None:
+    assert graded(executor) == []
+
+
 def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Executor) -> None:
     # mirroring left and right is mirroring up and down after a quarter turn; 1 and 2 are shown as 5 and 7
     code = "def transform(grid):\n    grid = np.flipud(grid)\n    return np.where(grid == 5, 7, grid)"
@@ -106,6 +110,17 @@ def test_a_program_that_solves_the_task_as_it_was_shown_is_correct(executor: Exe
     assert (verdict.score, verdict.solved) == (1.0, True)
     assert [out.tolist() for out in verdict.detail.train_outputs] == [pair.output.tolist() for pair in MIRROR.train]
     assert [out.tolist() for out in verdict.detail.test_outputs] == [pair.output.tolist() for pair in MIRROR.test]
+
+
+def test_a_program_for_the_task_as_it_is_fails_where_another_form_was_shown(executor: Executor) -> None:
+    code = "def transform(grid):\n    grid = np.fliplr(grid)\n    return np.where(grid == 1, 2, grid)"
+    plain, shown_turned = graded(
+        executor,
+        attempt(block(code), MIRROR, prompt_id="plain"),
+        attempt(block(code), MIRROR, prompt_id="turned", augmentation=TURNED),
+    )
+    assert correct(plain) == (True, True)
+    assert correct(shown_turned) == (False, False)
 
 
 def test_the_program_gets_the_inputs_as_they_were_shown(executor: Executor) -> None:
@@ -185,6 +200,18 @@ def test_an_output_that_is_no_grid_is_invalid(executor: Executor) -> None:
     (verdict,) = graded(executor, attempt(block("def transform(grid):\n    return [[11]]")))
     assert verdict.status == "invalid_output"
     assert "11" in verdict.error
+
+
+def test_equal_programs_give_equal_verdicts(executor: Executor) -> None:
+    one, other, longer = graded(
+        executor,
+        attempt(IDENTITY_PROGRAM, name="a"),
+        attempt(IDENTITY_PROGRAM, name="b"),
+        attempt(IDENTITY_PROGRAM + "\nHope that helps.", name="c"),
+    )
+    for again in (other, longer):
+        second, first = (repr(asdict(replace(verdict, attempt_id=""))) for verdict in (again, one))
+        assert second == first
 
 
 def test_equal_programs_on_equal_inputs_are_executed_once(executor: Executor) -> None:

@@ -278,6 +278,11 @@ def test_of_a_longer_conversation_the_first_turn_counts(tmp_path: Path):
         ("rows.jsonl", b'{"messages": [{"role": "user", "content": "u"}]}\n', "row 1"),
         ("rows.jsonl", b'{"prompt": "u"}\n', "row 1"),
         ("rows.jsonl", b"{\n", "row 1 is not valid JSON"),
+        ("rows.json", b'{"messages": []}', "a list of rows"),
+        ("rows.json", b"[{", "is not valid JSON .*; expected a list of rows"),
+        ("rows.json.gz", b"not gzip", "cannot be read"),
+        ("rows.parquet", b"PAR1", "cannot be read"),
+        ("rows.txt", b"", "ends in"),
     ],
 )
 def test_a_file_that_holds_no_rows_is_named(tmp_path: Path, name: str, content: bytes, reason: str):
@@ -286,6 +291,11 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path: Path, name: str, content: 
     with pytest.raises(InputError, match=reason) as error:
         list(read_first_turns(path))
     assert str(path) in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(InputError, match=r"nothing\.jsonl"):
+        list(read_first_turns(tmp_path / "nothing.jsonl"))
 
 
 def test_an_empty_file_is_named(tmp_path: Path):

@@ -123,6 +123,12 @@ def test_the_embedded_models_digits_cannot_be_replaced(wording: Wording):
     wording(caught.value)
 
 
+@pytest.mark.parametrize("name", ["compact", "words"])
+def test_a_template_that_was_written_to_a_folder_is_read_back(name: str, tmp_path: Path):
+    save_template(load_template(name), tmp_path / "folder")
+    assert load_template(str(tmp_path / "folder")) == load_template(name)
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_built_in_template_is_exported_to_edit(name: str, tmp_path: Path):
     cli.parse(["prompts", "export", "--template", name, "--output", str(tmp_path / "mine")]).run()
@@ -182,6 +188,20 @@ def test_an_edited_folder_that_cannot_be_used_is_named(
         load_template(str(tmp_path))
     assert str(tmp_path / name) in str(error.value) and reason in str(error.value)
     wording(error.value)
+
+
+@pytest.mark.parametrize(
+    ("template", "colors", "fact"),
+    [
+        ("words", COLOR_WORDS[:9], "10 "),
+        ("words", (*COLOR_WORDS[:9], "dark red"), "dark red"),
+        ("compact", COLOR_WORDS, "compact"),
+    ],
+)
+def test_colors_that_cannot_be_used_are_refused(template: str, colors: tuple[str, ...], fact: str, wording: Wording):
+    with pytest.raises(ValueError, match=fact) as caught:
+        load_template(template, colors)
+    wording(caught.value)
 
 
 @pytest.mark.parametrize("text", ["user", "tail"])
@@ -317,16 +337,40 @@ def test_no_form_of_feedback_depends_on_the_test_pairs(three: tuple[Task, tuple[
     assert execution_feedback(task, outputs, template) == execution_feedback(other, outputs, template)
 
 
+@pytest.mark.parametrize("template", [COMPACT, WORDS])
+def test_feedback_shows_neither_the_expected_grid_nor_the_test_pair(
+    three: tuple[Task, tuple[Grid, ...]], template: Template
+):
+    task, outputs = three
+    wrong = tuple(as_grid([[0]]) for _ in outputs)
+    text = execution_feedback(task, wrong, template)
+    assert template.notation.write(task.train[0].output) not in text
+    assert template.notation.write(task.test[0].output) not in text
+
+
 def test_feedback_needs_one_output_for_each_train_pair(three: tuple[Task, tuple[Grid, ...]]):
     task, outputs = three
     with pytest.raises(ValueError, match="shorter"):
         execution_feedback(task, outputs[:2], COMPACT)
 
 
+def test_a_program_that_raised_is_told_its_exception():
+    assert error_feedback("NameError: name 'x' is not defined (line 4)", COMPACT) == (
+        "Executing your program failed with NameError: name 'x' is not defined (line 4)\nWrite a corrected program."
+    )
+
+
 def test_an_answer_is_one_code_block_with_a_whole_transform():
     assert compact_answer("    grid = grid.T") == (
         "```python\nfrom common import *\n\ndef transform(grid):\n    grid = grid.T\n    return grid\n```"
     )
+
+
+def test_the_program_of_an_answer_can_be_taken_out_and_run():
+    code = extract_code(compact_answer("    grid = grid[::-1]").replace("from common import *\n", ""))
+    namespace: dict[str, Any] = {}
+    exec(str(code), namespace)
+    assert namespace["transform"]([1, 2, 3]) == [3, 2, 1]
 
 
 @pytest.mark.parametrize(

@@ -386,6 +386,12 @@ def wrong_in_two(source: Prompt) -> GradedAttempt:
     )
 
 
+def test_the_conversation_is_the_one_that_the_model_had_and_its_own_text(turned: Prompt) -> None:
+    messages = conversation(wrong_in_two(turned), COMPACT)
+    assert messages[:-1] == [*turned.messages, {"role": "assistant", "content": "my answer w"}]
+    assert messages[-1]["role"] == "user"
+
+
 def test_feedback_shows_outputs_turned_recoloured_and_in_the_order_that_the_model_saw(turned: Prompt) -> None:
     # The third pair is shown first: 77 becomes 88 and, a quarter counter-clockwise, a column of two; its truth is
     # 77/71, as seen 82/88, of which the column covers the right-hand one only with one cell, the left with two: 2 / 4.
@@ -426,3 +432,11 @@ def test_feedback_does_not_depend_on_the_test_pairs(turned: Prompt, template: Te
     messages, others = (conversation(attempt, template) for attempt in (wrong, other))
     assert messages[-1] == others[-1]
     assert messages[-1]["content"].count("\npair ") == 3
+
+
+def test_no_test_grid_appears_in_a_compact_refining_prompt(turned: Prompt, renderer: Renderer) -> None:
+    refining = next(next_turn_prompts([wrong_in_two(turned)], PLAN, COMPACT, renderer))
+    (test,) = turned.detail.test
+    output = TURNED.apply(make_grid("888", "888"))
+    for hidden in (test.input, test.output, output):
+        assert COMPACT.notation.write(hidden) not in refining.text

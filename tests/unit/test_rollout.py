@@ -195,6 +195,13 @@ def test_a_solved_answer_ends_its_episode(tokenizer: Any, executor: Executor, hi
     assert [episode.answer for episode in episodes] == [RIGHT, WRONG, RIGHT, RIGHT]
 
 
+def test_no_answer_is_sampled_where_all_are_solved(tokenizer: Any, executor: Executor) -> None:
+    (right,) = said(tokenizer, RIGHT)
+    sampling = Sampling(tokenizer, asked().conversation, [right])
+    (episode,) = play(sampling, executor, n_turns=3)
+    assert (len(sampling.prompts_seen), episode.completion_ids) == (1, right)
+
+
 def test_an_episode_without_room_for_another_answer_ends(tokenizer: Any, executor: Executor) -> None:
     answers = said(tokenizer, WRONG, LEFT, RIGHT)
     third_context = len(ids_of(tokenizer, f"{ASKED}{WRONG}{MIRRORED}{LEFT}{UNCHANGED}"))

@@ -64,6 +64,15 @@ def test_questions_depend_on_the_seed_and_the_name_of_their_set():
     assert len({question.text for question in first + seeded + named}) == 18
 
 
+def test_no_text_is_on_both_sides_whatever_the_seeds():
+    settings = generated(levels=(1, 2), n=60)
+    train = {question.text.partition("\n")[0] for question in questions_of(settings, "train", 0)}
+    heldout = {
+        question.text.partition("\n")[0] for seed in (0, 1) for question in questions_of(settings, "heldout", seed)
+    }
+    assert not train & heldout
+
+
 @pytest.mark.parametrize(
     ("form", "row", "expected"),
     [

@@ -142,9 +142,20 @@ def check_files(
         path = Path(experiment.model.path)
         missing = [] if experiment.model.download else missing_weights(path)
         faults += [f"{path / name}: no such file; expected the weights of the model" for name in missing[:1]]
-        faults += _faults_of_lora(experiment)
+        faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
         raise ConfigError("\n".join(map(Layers.of(config or {}, origin).blamed, faults)))
+
+
+def _faults_of_places(experiment: Experiment) -> list[str]:
+    """Return which of the places where results and logs are written are taken by something of another sort."""
+    name = experiment.experiment
+    folders = [Path(folder, *below) for folder in ("results", "logs") for below in ((), (name,))]
+    files = [Path("results", name, "settings.json"), *(Path("results", f"{name}{end}") for end in (".md", ".html"))]
+    return [
+        *(f"{path} is a file, but a folder is written there; move it away" for path in folders if path.is_file()),
+        *(f"{path} is a folder, but a file is written there; move it away" for path in files if path.is_dir()),
+    ]
 
 
 def _faults_of_lora(experiment: Experiment) -> list[str]:

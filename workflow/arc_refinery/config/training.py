@@ -70,7 +70,7 @@ class Methods(Strict):
     sweep: tuple[dict[str, Any], ...] = Field(
         (),
         description="One GRPO training per entry, which overrides keys of `lora` and `grpo`, or `dtype`: "
-        "`{learning_rate: 4.0e-6, lora_r: 1}` is named `learning-rate-4e-6-lora-r-1`.",
+        "`{learning_rate: 4.0e-6, lora_r: 1}` is named `learning-rate-4e-6-lora-r-1`, or as its key `name` says.",
     )
     seeds: tuple[Seed, ...] = Field(
         (),
@@ -104,10 +104,10 @@ class Methods(Strict):
             swept = set(Precision.model_fields) | set(grpo.model_fields) - marked(grpo, PROMPTS)
             if not self.sft:
                 swept |= set(Lora.model_fields)
-            if unknown := sorted(set(changes) - swept):
+            if unknown := sorted(set(changes) - swept - {"name"}):
                 raise ValueError(f"sweep: {unknown[0]} cannot differ between runs; name keys such as learning_rate")
             try:
-                name = _run_name(self._run(changes), changes)
+                name = self._name(changes)
             except ValidationError as error:
                 raise ValueError(f"sweep: {explain(error.errors()[0])}") from None
             if name in names or not re.fullmatch(RUN_NAME, name):
@@ -141,11 +141,16 @@ class Methods(Strict):
 
     def _unrepeated(self) -> dict[str, Run]:
         runs = [self._run(changes) for changes in self.sweep]
-        named = {_run_name(run, changes): run for run, changes in zip(runs, self.sweep, strict=True)}
+        named = dict(zip(map(self._name, self.sweep), runs, strict=True))
         return named or ({TRAINED: Run(self.lora, self.grpo)} if self.grpo else {})
+
+    def _name(self, changes: dict[str, Any]) -> str:
+        """Name of the run of an entry of `sweep`: its own, or one of what it changes."""
+        return str(changes.get("name") or _run_name(self._run(changes), changes))
 
     def _run(self, changes: dict[str, Any]) -> Run:
         assert self.grpo
+        changes = {key: value for key, value in changes.items() if key != "name"}
         lora_changes = {key: value for key, value in changes.items() if key in Lora.model_fields}
         grpo_changes = {
             key: value for key, value in changes.items() if key not in {*Lora.model_fields, *Precision.model_fields}
