@@ -2,6 +2,7 @@
 
 import base64
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib import resources
@@ -71,9 +72,10 @@ def to_html(text: str, origin: Path) -> str:
 def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
     """Give each heading the anchor that GitHub gives it; yield (h1..h6, words, anchor).
 
-    Tables get the name of their heading, header cells their scope, for those who hear the page.
+    Tables get a number and the name of their heading, header cells their scope, for those who hear the page.
     """
     seen: dict[str, int] = {}
+    n_tables: Counter[str] = Counter()
     words = ""
     for token, inline in pairwise(tokens):
         if token.type == "heading_open":
@@ -86,7 +88,8 @@ def _name_headings(tokens: Sequence[Token]) -> Iterator[tuple[str, str, str]]:
         elif token.type == "th_open":
             token.attrSet("scope", "col")
         elif token.type == "table_open":
-            token.attrSet("aria-label", f"Table of: {words}")
+            n_tables[words] += 1
+            token.attrSet("aria-label", f"Table {n_tables[words]} of: {words}")
 
 
 def _open_table(parser: object, tokens: Sequence[Token], index: int, *_: object) -> str:
