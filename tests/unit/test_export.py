@@ -81,6 +81,9 @@ def test_compare_reads_the_scores_that_were_written(results: Path, tmp_path: Pat
     """By hand: of `first`, 2 of 4 attempts at a are right, none at b; of `second` 2 of 2, and 1 of 4."""
     export(str(results), "--form", "prompt-completion", output=tmp_path / "rows.jsonl")
     sides, columns = read_scores([tmp_path / "rows.jsonl"], ScoreColumns(side="arm", run="run"))
+    assert [side.name for side in read_scores([tmp_path / "rows.jsonl"], ScoreColumns(side="arm"))[0]] == [
+        side.name for side in sides
+    ]
     assert (columns.task, columns.score) == ("task_id", "reward")
     assert {one.name: one.runs for one in sides} == {
         "first": {"0": {"a": 0.5, "b": 0.0}},
