@@ -30,9 +30,7 @@ def transform_program(source: str, bare: bool = False) -> str | None:
         if statements[index] not in others:
             start, end = _extent(statements[index])
             earliest = _extent(statements[index - 1])[1] if index else 0
-            while start > earliest and lines[start - 1].startswith(
-                "#"
-            ):  # a comment right above belongs to the statement
+            while start > earliest and lines[start - 1].startswith("#"):  # a comment right above belongs to it
                 start -= 1
             del lines[start:end]
     return "\n".join(lines).strip("\n")
