@@ -80,7 +80,7 @@ FLIP = "def transform(grid):\n    return grid[:, ::-1]"
 DRAFT = f"Try\n```python\n{FLIP}\n```\nBut wait"
 
 
-@pytest.fixture(scope="module", params=["<think>\n", "<think>"])
+@pytest.fixture(scope="module", params=["<think>\n", "<think>", "<thought>\n"])
 def thinking(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The tiny model with a chat template that opens a thought, unless it is told not to; and how it does."""
     folder = Path(shutil.copytree(TINY, tmp_path_factory.mktemp("model") / "thinking"))

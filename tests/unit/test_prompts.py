@@ -439,6 +439,7 @@ DRAFT = "```python\ndef transform(grid):\n    return None\n```"
         f"~~~python\n{TRANSFORM}\n~~~\nTo run it:\n~~~bash\npython x.py\n~~~",
         # drafts in a thought
         f"<think>\n{DRAFT}\n</think>\n\n```python\n{TRANSFORM}\n```",
+        f"<thought>\n{DRAFT}\n</thought>\n\n```python\n{TRANSFORM}\n```",
         f"{DRAFT}\n</think>\n\n```python\n{TRANSFORM}\n```",  # the prompt ended with <think>
         f"<think>a</think>Hm.<think>{DRAFT}</think>```Python\n{TRANSFORM}\n```",
         f"```python\n{TRANSFORM}\n```\n<think>\n{DRAFT}",
@@ -451,7 +452,13 @@ def test_a_program_is_found_in_other_forms(completion: str):
 
 @pytest.mark.parametrize(
     "completion",
-    [f"<think>\n{DRAFT}", f"<think>\n{DRAFT}\n</think>\n\nI give up.", f"{DRAFT}\n</think>", "```bash\nls\n```"],
+    [
+        f"<think>\n{DRAFT}",
+        f"<reasoning>\n{DRAFT}",
+        f"<think>\n{DRAFT}\n</think>\n\nI give up.",
+        f"{DRAFT}\n</think>",
+        "```bash\nls\n```",
+    ],
 )
 def test_a_draft_is_no_program(completion: str):
     assert extract_code(completion) is None

@@ -17,6 +17,8 @@ from textwrap import dedent
 
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)  # errors of `ast.parse`
 
+# Tags around what a model thinks before it answers; Qwen, DeepSeek and SmolLM write the first, EXAONE the second
+OPENED_THOUGHT, CLOSED_THOUGHT = (re.compile(f"<{slash}(?:think|thought|thinking|reasoning)>") for slash in ("", "/"))
 _TAGS = ("python", "python3", "py")
 _WORD = re.compile(r"\w+|[^\w\s]")
 _QUOTES = ('"""', "'''")
@@ -53,12 +55,15 @@ def tested_program(text: str, wanted: Collection[str]) -> str | None:
 
 def after_thought(text: str) -> str:
     """Return the part of an answer after its last thought, empty if one is never closed."""
-    return text.rpartition("</think>")[2].partition("<think>")[0]
+    return OPENED_THOUGHT.split(CLOSED_THOUGHT.split(text)[-1], 1)[0]
 
 
 def without_first_thought(text: str) -> str:
     """Return an answer without a thought that it begins with; empty if that is never closed."""
-    return text.partition("</think>")[2] if text.lstrip().startswith("<think>") else text
+    if not OPENED_THOUGHT.match(text.lstrip()):
+        return text
+    closed = CLOSED_THOUGHT.search(text)
+    return text[closed.end() :] if closed else ""
 
 
 def likeness(program: str, other: str) -> float:

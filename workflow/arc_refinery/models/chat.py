@@ -24,6 +24,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from arc_refinery.errors import ModelError
 from arc_refinery.files import read_json, read_text, reading
+from arc_refinery.programs import OPENED_THOUGHT
 
 
 class Message(TypedDict):
@@ -180,8 +181,8 @@ def opened_thought(prompt: str) -> str:
 
     It belongs to the answer. Completions do not show it, and one that is cut in its thought has no tag at all.
     """
-    _, tag, after = prompt.rpartition("<think>")
-    return "" if after.strip() else tag + after
+    opened = re.search(rf"{OPENED_THOUGHT.pattern}\s*\Z", prompt)
+    return opened[0] if opened else ""
 
 
 def ids_after_answer(tokenizer: Any, ends: Collection[int], conversation: Sequence[Message]) -> list[int]:

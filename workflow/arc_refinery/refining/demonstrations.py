@@ -120,7 +120,7 @@ def _demonstration(
     text, n_prompt = renderer.render(messages)
     (origin, answer), opened = target, opened_thought(text)
     if opened and not answer.startswith(opened):  # the task's own program: after an empty thought
-        answer = f"{opened}\n</think>\n\n{answer}"
+        answer = f"{opened}\n{opened.strip().replace('<', '</')}\n\n{answer}"
     completion = renderer.plain(answer.removeprefix(opened or split_prefix(messages)[1]))
     return Demonstration(
         demonstration_id=name,

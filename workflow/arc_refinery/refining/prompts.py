@@ -19,12 +19,11 @@ from textwrap import dedent
 
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message, load_chat, opened_thought, without_marks
-from arc_refinery.programs import last_block, last_program
+from arc_refinery.programs import CLOSED_THOUGHT, OPENED_THOUGHT, last_block, last_program
 from arc_refinery.records import Prompt
 
 _PYTHON, _END = "```python", "```"
 _SLOT = re.compile(r"\{(\w+)\}")  # in the texts of a wording
-_OPEN_THOUGHT, _CLOSE_THOUGHT = "<think>", "</think>"
 
 
 def split_prefix(conversation: Sequence[Message]) -> tuple[list[Message], str]:
@@ -83,8 +82,8 @@ def extract_code(completion: str, wanted: Collection[str] = ("transform",)) -> s
 
 def _after_thought(completion: str) -> str:
     """Return the text after the last thought, or before a thought that is never closed."""
-    answer = completion.rpartition(_CLOSE_THOUGHT)[2]
-    before, opened, _ = answer.partition(_OPEN_THOUGHT)
+    answer = CLOSED_THOUGHT.split(completion)[-1]
+    before, *opened = OPENED_THOUGHT.split(answer, 1)
     return before if opened and _END not in before else answer
 
 
