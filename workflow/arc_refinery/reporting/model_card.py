@@ -28,7 +28,14 @@ from arc_refinery.models.hub import fetched_folder, record_of
 from arc_refinery.reporting import provenance
 from arc_refinery.reporting.markdown import fenced
 from arc_refinery.reporting.show import show
-from arc_refinery.sampling.checks import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_config, adapter_shapes
+from arc_refinery.sampling.checks import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    adapter_config,
+    adapter_shapes,
+    check_adapter,
+    check_folder,
+)
 
 TOKENIZER = (
     "tokenizer.json",
@@ -119,6 +126,9 @@ def read_source(folder: Path) -> Source:
         raise InputError(
             f"{folder}: the experiment trains no adapter of this name; its adapters are {', '.join(known)}"
         )
+    base = experiment.model.model_copy(update={"path": str(results.parents[1] / experiment.model.path)})
+    if Path(base.path).is_dir():  # else only the training's machine had it
+        check_adapter(folder, base, check_folder(base)[0])
     return Source(folder.absolute(), experiment, results)
 
 

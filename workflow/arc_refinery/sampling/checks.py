@@ -51,7 +51,7 @@ def check_model(model: ModelConfig, adapter: Path | None) -> Any:
             "max_position_embeddings in this model's config.json"
         )
     if adapter is not None:
-        _check_adapter(adapter, model, network)
+        check_adapter(adapter, model, network)
     return tokenizer
 
 
@@ -79,7 +79,7 @@ def check_trained(model: ModelConfig, lora: Lora, start: Path | None) -> None:
     if lora.lora_r > (width := network.get_text_config().hidden_size):
         raise InputError(f"lora.lora_r: is {lora.lora_r}; expected at most {width}, the hidden size of {model.path}")
     if start is not None:
-        _check_adapter(start, model, network)
+        check_adapter(start, model, network)
 
 
 def check_answers_end(tokenizer: Any) -> None:
@@ -145,7 +145,7 @@ def _checked_tokenizer(model_path: str, network: Any) -> Any:
     return tokenizer
 
 
-def _check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
+def check_adapter(adapter: Path, model: ModelConfig, network: Any) -> None:
     """Check that the adapter has the matrices that its settings promise, in the shapes of the model's modules.
 
     The name of its base model proves nothing, because folders are moved: a different name only logs a warning.
