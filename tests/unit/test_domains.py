@@ -350,7 +350,7 @@ class Raising(Words):
 
 
 def test_what_a_domain_raises_is_one_line_with_its_place(tmp_path: Path, renderer: Renderer):
-    """Also what is no conversation."""
+    """Also what is not a conversation."""
     (tmp_path / "words.jsonl").write_text('{"word": "a"}\n')
     entry = graded(renderer, {"abcd": ["xx"]})[0]
 

@@ -30,7 +30,7 @@ class Model:
 
     def rollout(self, rows: Sequence[dict[str, Any]], trainer: Any) -> dict[str, Any]:
         assert trainer is self
-        prompts = [one["prompt"] for one in rows]
+        prompts = [row["prompt"] for row in rows]
         self.sampled.append([prompt for (prompt,) in prompts[::GROUP]])
         rewards = [self.answers[prompt][number % GROUP] for number, (prompt,) in enumerate(prompts)]
         return {"prompt_ids": prompts, "completion_ids": [[reward] for reward in rewards], "logprobs": None}

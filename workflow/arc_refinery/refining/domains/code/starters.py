@@ -18,7 +18,11 @@ from arc_refinery.programs import defined_names, parsed
 @lru_cache(4096)
 def completed(starter: str) -> ast.Module | None:
     """Return the tree of a program that may end before a body; None if it cannot be read."""
-    return parsed(starter) or parsed(f"{starter.rstrip()}\n{body_indent(starter)}pass")
+    return parsed(_with_an_end(starter))
+
+
+def _with_an_end(starter: str) -> str:
+    return starter if parsed(starter) else f"{starter.rstrip()}\n{body_indent(starter)}pass"
 
 
 def body_indent(starter: str) -> str:
@@ -43,8 +47,7 @@ def provided(starter: str, names: tuple[str, ...]) -> str:
 
 def wholes(starter: str, names: Collection[str], code: str) -> Iterator[str]:
     """Yield programs that code may be a part of: methods of a class that a starter begins, or a function's body."""
-    text = starter if parsed(starter) else f"{starter.rstrip()}\n{body_indent(starter)}pass"
-    program = parsed(text) or ast.Module([], [])
+    program = completed(starter) or ast.Module([], [])
     begun = [node for node in program.body if name_of(node) & {*names} and _is_beginning(node)]
     for node in begun:
         if isinstance(node, ast.ClassDef) and (given := defined_names(code) & set().union(*map(name_of, node.body))):
@@ -53,7 +56,7 @@ def wholes(starter: str, names: Collection[str], code: str) -> Iterator[str]:
     tree = parsed(code)
     if functions and (not tree or any(map(_is_end_of_call, _outside_of_functions(tree)))):
         indented = indent(code, " " * functions[-1].body[0].col_offset)
-        yield from (_with_body(text, functions[-1], body) for body in (indented, code))
+        yield from (_with_body(_with_an_end(starter), functions[-1], body) for body in (indented, code))
 
 
 def _with_body(program: str, function: ast.FunctionDef, body: str) -> str:
