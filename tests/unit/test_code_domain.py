@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+import pandas as pd
 import pytest
 from messages import Wording as Golden
 
@@ -84,6 +85,24 @@ def check_grade(grade: CodeGrade, status: str, score: float, hidden: float) -> N
     assert grade.is_valid == (status == "ok")
     assert grade.is_solved == (score == hidden == 1.0)
     assert (grade.detail.shown_passed, grade.detail.hidden_passed) == (score, hidden)
+
+
+@pytest.mark.parametrize(
+    ("program", "share", "raised"),
+    [
+        ("def double(n): return 2 * n if n < 5 else 1 / 0", 0.5, True),  # status is ok
+        ("def double(n): return 0", 0.0, False),
+        ("raise ValueError", 0.0, True),  # before it is called
+        ("def double(n): return [n] * 10**9", 0.0, False),  # was stopped
+    ],
+)
+def test_a_program_that_raises_in_a_shown_test_failed_with_an_exception(
+    code_executors: Executors, program: str, share: float, raised: bool
+):
+    grade = graded(code_executors, program)
+    row = {"status": grade.status, "score": grade.score, "shown_raised": grade.detail.shown_raised}
+    table = DOMAIN.derive(pd.DataFrame([row]))
+    assert (grade.detail.shown_raised, table["raised"].tolist()) == (share, [raised])
 
 
 @pytest.mark.parametrize(

@@ -231,8 +231,10 @@ def results_of(table: pa.Table, name: str, metrics: Sequence[Metric]) -> Results
 
 
 def with_outcomes(attempts: pd.DataFrame) -> pd.DataFrame:
-    """Add whether an attempt has outputs, and whether it has a program, which metrics read."""
-    return attempts.assign(is_valid=attempts["status"] == "ok", has_program=attempts["status"] != "no_code")
+    """Add whether an attempt has outputs and a program, and, unless its domain says so, whether that raised."""
+    status = attempts["status"]
+    raised = attempts.get("raised", status == "error")
+    return attempts.assign(is_valid=status == "ok", has_program=status != "no_code", raised=raised)
 
 
 def turns_of(arms: Iterable[Any]) -> list[TurnOfArms]:

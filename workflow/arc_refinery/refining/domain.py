@@ -120,9 +120,11 @@ class Domain:
         detail: Any = record.get("detail")
         if not is_dataclass(detail):
             return
-        taken = {*NAMES, "is_valid", "has_program", "has_closed_code"}
+        taken = {*NAMES, "is_valid", "has_program", "has_closed_code", "raised"}
         clashes = {f"columns has {name!r}" for name in self.columns if name in taken or name in self.flags}
-        clashes |= {f"flags has {name!r}" for name in self.flags if name in taken - {"shown_solved", "solved"}}
+        clashes |= {
+            f"flags has {name!r}" for name in self.flags if name in taken - {"shown_solved", "solved", "raised"}
+        }
         names = [metric.name for metric in (*PROGRAMS, *self.metrics)]
         clashes |= {f"metrics has {name!r}" for name in names if name in (PASS_RATE, SOLVED) or names.count(name) > 1}
         if clashes:
@@ -321,7 +323,8 @@ class Domain:
     # Metrics
 
     columns: ClassVar[tuple[str, ...]] = ()  # numbers of a verdict's `detail` that tables have
-    flags: ClassVar[tuple[str, ...]] = ("shown_solved", "solved")  # yes or no per attempt, for the table of attempts
+    # Yes or no per attempt, for the table of attempts; `raised`: failed with an exception (default: by status)
+    flags: ClassVar[tuple[str, ...]] = ("shown_solved", "solved")
     metrics: ClassVar[Sequence[Metric]] = ()  # the domain's own, of a task
     metrics_explained: ClassVar[str] = "- **solved**: tasks that an attempt solves."
 

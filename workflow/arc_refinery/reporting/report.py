@@ -18,7 +18,7 @@ from arc_refinery.evaluation.attempts import turns_of
 from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import SOLVED, counted, names
 from arc_refinery.evaluation.statistics import budget_curve, correct
-from arc_refinery.reporting import outcomes, over_steps, provenance, registration, summary, tables, training
+from arc_refinery.reporting import outcomes, over_steps, provenance, reading, registration, summary, tables, training
 from arc_refinery.reporting.kind import Reported, reported
 from arc_refinery.reporting.markdown import (
     at_a_glance,
@@ -61,11 +61,11 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
         *summary.headline(of_kind, evaluated, registration.is_registered(experiment, folder)),
         *(f"> {sentence}" for result in evaluated for sentence in of_kind.notes(result.results)),
         *at_a_glance(summary.solved_table(experiment, evaluated), *_budget_plot(experiment, first, "budget", files)),
-        *summary.controls(experiment, first),
+        *reading.section(experiment, first.results),
         of_kind.terms(),
         *of_kind.example(first.results, first.arms, files),
         *summary.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
-        *summary.comparisons_section(of_kind, evaluated),
+        *(["## Other comparisons", summary.comparisons(evaluated)] if primaries else []),
         *(
             block
             for result in evaluated
@@ -141,6 +141,7 @@ def _set_section(
         f"[As CSV]({arms_csv}); [each task]({tasks_csv}).",
         "### Differences",
         *_differences(experiment, result),
+        *(reading.section(experiment, results) if not is_first else []),
         *(of_turns if has_turns else []),
         *outcomes.repair_section(of_kind, results),
         *outcomes.section(of_kind, results, result.arms, files),

@@ -28,7 +28,6 @@ from arc_refinery.reporting.markdown import (
     columns_explained,
     count_text,
     detectable_text,
-    difference_text,
     estimate_text,
     folded,
     markdown_table,
@@ -86,27 +85,7 @@ def headline(of_kind: Reported, evaluated: Sequence[EvaluatedSet], is_registered
         for primary in experiment.primaries
         for block in _primary(experiment, primary, by_set[primary.set], is_registered)
     ]
-    return primaries or [_comparisons(evaluated)]
-
-
-def comparisons_section(of_kind: Reported, evaluated: Sequence[EvaluatedSet]) -> list[str]:
-    """Return how many differences the evidence supports, and the differences in later turns."""
-    experiment = of_kind.experiment
-    blocks = [_comparisons(evaluated)] if experiment.primaries else []
-    with_feedback = {
-        f"`{result.task_set.name}`, turn {number}: `{first}` − `{second}`": metrics
-        for result in evaluated
-        for (first, second), by_turn in result.turns.items()
-        if not any(arm.is_control for compared in (first, second) for arm in experiment.arms_called(compared))
-        for number, metrics in by_turn.items()
-        if number > 1
-    }
-    if refining := tables.turns_table("refining turns, difference in points", with_feedback):
-        legend = (
-            f"Pass rate: share of attempts that are right on all {of_kind.checks}. Bold: the 95 % interval excludes 0."
-        )
-        blocks.append(folded("Differences in later turns, by set", refining, legend))
-    return ["## Other comparisons", *blocks] if blocks else []
+    return primaries or [comparisons(evaluated)]
 
 
 def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, is_registered: bool) -> list[str]:
@@ -116,11 +95,11 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
     solved = dict(zip(experiment.compared, result.comparisons, strict=True))[primary.arms]
     if primary.turn is None:
         sentence, difference, p_value = _solved_sentence(solved), solved.difference, solved.p_value
-    elif missing := [pair for pair in primary.pairs if primary.turn not in result.turns[pair]]:
-        return [f"**Primary comparison**: `{'` and `'.join(missing[0])}` have no turn {primary.turn} to compare."]
+    elif not (rates := tables.contrast_of_turn(experiment, result.results, primary.pairs, primary.turn)):
+        arms = " and ".join(f"`{name}`" for pair in primary.pairs for name in pair)
+        return [f"**Primary comparison**: {arms} have no turn {primary.turn} to compare."]
     elif primary.minus:
-        difference = tables.contrast(experiment, result.results, primary.pairs, primary.turn)
-        p_value = difference.p_value
+        difference, p_value = rates.difference, rates.difference.p_value
         of_pairs = (
             f"`{'` − `'.join(pair)}` is {points(result.turns[pair][primary.turn][PASS_RATE].difference.mean)} points"
             for pair in primary.pairs
@@ -130,7 +109,6 @@ def _primary(experiment: Compared[Any], primary: Primary, result: EvaluatedSet, 
             f"{points_text(difference)}"
         )
     else:
-        rates = result.turns[primary.arms][primary.turn][PASS_RATE]
         difference, p_value = rates.difference, rates.difference.p_value
         sides = ("after training", "before") if _differ_in_training(experiment, first, second) else None
         with_first, with_second = sides or (f"with `{first}`", f"with `{second}`")
@@ -176,24 +154,6 @@ def _differ_in_training(experiment: Compared[Any], first: str, second: str) -> b
     return bool(texts[0] != texts[1] == texts[2])
 
 
-def controls(experiment: Compared[Any], result: EvaluatedSet) -> list[str]:
-    """Compare the attempts' own results with what controls show instead."""
-
-    def shown(name: str) -> str | None:
-        control: str | None = experiment.arms_called(name)[0].turns[1].control
-        return control
-
-    rows = [
-        [f"`{first}`", percent(rates.first), f"`{second}`: {shown(second)}", percent(rates.second), difference]
-        for (first, second), by_turn in result.turns.items()
-        if 2 in by_turn and shown(second) and not shown(first)
-        for rates in [by_turn[2][PASS_RATE]]
-        for difference in [difference_text(rates.difference)]
-    ]
-    header = ["second attempts that show", "their own results, right", "a control", "right", "own − control, points"]
-    return [markdown_table(header, rows)] if rows else []
-
-
 def solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -> str:
     """Count the tasks solved: one row per arm, the mean of its repetitions; one column per set.
 
@@ -217,7 +177,7 @@ def solved_table(experiment: Compared[Any], evaluated: Sequence[EvaluatedSet]) -
     return markdown_table([title, *header], rows)
 
 
-def _comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
+def comparisons(evaluated: Sequence[EvaluatedSet]) -> str:
     """Return which differences in tasks solved the evidence supports, but for the primary one."""
     compared = [(result.task_set.name, c) for result in evaluated for c in result.comparisons if not c.is_primary]
     n_all = sum(len(result.comparisons) for result in evaluated)
@@ -253,15 +213,12 @@ def arms_and_settings(of_kind: Reported, sizes: Mapping[str, int]) -> list[str]:
         name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
         for name, arms in experiment.repetitions.items()
     }
-    controls = [turn for arm in experiment.arms for turn in arm.turns if turn.control]
-    shown = dict.fromkeys(f"with `feedback: {turn.feedback}`, {turn.control}" for turn in controls)
     return [
         "## Arms and settings",
         f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
         f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
         f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
-        *[f"Controls do not show the results of the attempt that they refine but, {'; '.join(shown)}."] * bool(shown),
         *provenance.settings(experiment),
         METRICS_EXPLAINED.format(own=of_kind.metrics_explained),
     ]

@@ -6,7 +6,7 @@ A row of the columns `COMPARISON`, from the demo (`config/config.yaml`):
 | `refine-trained` − `independent` | 15 − 14 of 51 | +2.0 | [-3.3, +7.1] | 1 / 0 | 1.000 | 1.000 | 5.5 | no |
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -196,49 +196,55 @@ def _differences_of_pair(
     The share of unique outputs falls with their number, so it is
     that of the first attempts, as many as the arm with fewer has.
     """
-    runs = experiment.paired_runs(first, second)
-    n_turns = min(len(arm.turns) for run in runs for pair in run for arm in pair)
+    pairs = [pair for run in experiment.paired_runs(first, second) for pair in run]
     by_turn: dict[int, dict[str, PairedMetric]] = {}
-    for number in range(1, n_turns + 1):
-        differing = [[pair for pair in run if pair[0].branch(number) != pair[1].branch(number)] for run in runs]
-        sides = both_sides([run for run in differing if run])
-        arms = [arm for side in sides for repeated in side for arm in repeated]
-        if not arms:
+    for number in range(1, min(len(arm.turns) for pair in pairs for arm in pair) + 1):
+        if all(arm.branch(number) == other.branch(number) for arm, other in pairs):
             continue
-        n_attempts = min(arm.turns[number - 1].n_predictions for arm in arms)
-        whole = {arm.name: results.metrics_of_turn(arm, number) for arm in arms}
-        equal = {arm.name: results.metrics_of_turn(arm, number, n_attempts) for arm in arms}
-        task_ids = tasks_in_all([*whole.values()], results.task_ids)
-        if task_ids:
-            by_turn[number] = {}
-            for metric in (PASS_RATE, *(own.name for own in results.metrics if own.is_of_turns), UNIQUE):
-                source = equal if metric == UNIQUE else whole
-                first_values, second_values = (
-                    run_means([[source[arm.name].loc[task_ids, metric] for arm in repeated] for repeated in side])
-                    for side in sides
-                )
-                by_turn[number][metric] = PairedMetric.of(first_values, second_values)
+        n_attempts = min(arm.turns[number - 1].n_predictions for pair in pairs for arm in pair)
+        for metric in (PASS_RATE, *(own.name for own in results.metrics if own.is_of_turns), UNIQUE):
+            n = n_attempts if metric == UNIQUE else None
+            if compared := contrast_of_turn(experiment, results, [(first, second)], number, metric, n):
+                by_turn.setdefault(number, {})[metric] = compared
     return by_turn
 
 
-def contrast(experiment: Compared[Any], results: Results, pairs: Sequence[tuple[str, str]], turn: int) -> Estimate:
-    """Return the difference of the first pair of arms in the pass rate of a turn, minus that of the second pair.
+def contrast_of_turn(
+    experiment: Compared[Any],
+    results: Results,
+    pairs: Sequence[tuple[str, str]],
+    turn: int,
+    metric: str = PASS_RATE,
+    n_attempts: int | None = None,
+) -> PairedMetric | None:
+    """Return `contrast` for a metric of one turn."""
+    return contrast(experiment, results, pairs, lambda arm: results.metrics_of_turn(arm, turn, n_attempts)[metric])
 
-    On the tasks that all of them have attempts on; repeated trainings are paired, and a pair without trainings is
+
+def contrast(
+    experiment: Compared[Any],
+    results: Results,
+    pairs: Sequence[tuple[str, str]],
+    values: Callable[[Any], "pd.Series[float]"],
+) -> PairedMetric | None:
+    """Compare the two arms of a pair, or the differences of two pairs; None if no task has values of all arms.
+
+    `values`: of each task that an arm has any of. Repeated trainings are paired, and a pair without trainings is
     compared with each of them.
     """
     runs = [experiment.paired_runs(*names) for names in pairs]
-    arms = {arm.name: arm for paired in runs for run in paired for two in run for arm in two}
-    rates = {name: results.metrics_of_turn(arm, turn)[PASS_RATE] for name, arm in arms.items()}
-    task_ids = tasks_in_all([*rates.values()], results.task_ids)
-    first, second = (
-        np.array(
-            run_means([[rates[a.name].loc[task_ids] - rates[b.name].loc[task_ids] for a, b in run] for run in paired])
-        )
+    by_arm = {arm.name: values(arm) for paired in runs for run in paired for two in run for arm in two}
+    task_ids = tasks_in_all([*by_arm.values()], results.task_ids)
+    if not task_ids:
+        return None
+    first, second, *others = (
+        np.array(run_means([[by_arm[arm.name].loc[task_ids] for arm in repeated] for repeated in side]))
         for paired in runs
+        for side in both_sides(paired)
     )
-    first, second = np.broadcast_arrays(first, second)
-    return estimate_difference(first, second)
+    if others:
+        first, second = np.broadcast_arrays(first - second, others[0] - others[1])
+    return PairedMetric.of([*first], [*second])
 
 
 def first_attempts_table(experiment: Compared[Any], results: Results) -> str:
@@ -284,10 +290,16 @@ def _against_first_attempts(
 
 
 def _turn_cells(metrics: Mapping[str, PairedMetric]) -> list[object]:
-    differences = [paired.difference for paired in metrics.values()]
-    cells = [f"**{difference_text(d)}**" if d.supports_difference else difference_text(d) for d in differences]
-    rate = metrics[PASS_RATE].difference
-    return [rate.n_tasks, *cells, ", ".join(map(points, rate.runs)) if len(rate.runs) > 1 else "–"]
+    cells = {name: difference_cells(paired.difference) for name, paired in metrics.items()}
+    n_tasks, _, per_training = cells[PASS_RATE]
+    return [n_tasks, *(difference for _, difference, _ in cells.values()), per_training]
+
+
+def difference_cells(difference: Estimate) -> tuple[int, str, str]:
+    """Return the number of tasks, the difference, bold if it is supported, and the differences per training."""
+    text = f"**{difference_text(difference)}**" if difference.supports_difference else difference_text(difference)
+    per_training = ", ".join(map(points, difference.runs)) if len(difference.runs) > 1 else "–"
+    return difference.n_tasks, text, per_training
 
 
 def equal_tokens_tables(experiment: Compared[Any], results: Results) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from arc_refinery import records
@@ -121,7 +122,14 @@ class Domain(domain.Domain):
 
     # Metrics
 
-    columns = ("passed", "shown_passed", "hidden_passed")
+    columns = ("passed", "shown_passed", "hidden_passed", "shown_raised")
+    flags = (*domain.Domain.flags, "raised")
+
+    def derive(self, attempts: pd.DataFrame) -> pd.DataFrame:
+        """Add whether the program raised, also if only a call of a shown test did."""
+        raised = (attempts["status"] == Status.error) | (attempts["shown_raised"] > 0)
+        return super().derive(attempts).assign(raised=raised)
+
     metrics = (
         Metric("tests passed", "passed", is_of_turns=True),
         Metric("shown tests passed", "shown_passed"),

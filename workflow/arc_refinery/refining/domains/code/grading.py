@@ -63,6 +63,7 @@ class CodeDetail:
     shown_passed: float
     hidden_passed: float
     n_hidden: int
+    shown_raised: float  # share of the shown tests with a call that raises
     shown: tuple[ShownTest, ...]
 
 
@@ -111,7 +112,8 @@ class CodeGrade(Grade):
 
     @property
     def detail(self) -> CodeDetail:
-        return CodeDetail(self.passed, self.score, self.hidden_score, self.n_hidden, self.shown)
+        raised = sum(bool(test.raised) for test in self.shown) / max(len(self.shown), 1)
+        return CodeDetail(self.passed, self.score, self.hidden_score, self.n_hidden, raised, self.shown)
 
 
 def program(text: str, task: CodeTask) -> str | None:
