@@ -20,7 +20,6 @@ from arc_refinery.reporting.markdown import difference_text
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.report import compose
 
-TURN = {"n_predictions": 4}
 ARMS: dict[str, list[dict[str, Any]]] = {
     "base": [{}, {}],
     "base-twin": [{}, {"feedback": "twin"}],
@@ -44,7 +43,7 @@ ANSWERS = {
 
 
 def experiment(arms: Mapping[str, Sequence[Mapping[str, Any]]], comparisons: Sequence[Sequence[str]]) -> ArcExperiment:
-    content = settings({name: [TURN | turn for turn in turns] for name, turns in arms.items()})
+    content = settings({name: [{"n_predictions": 4, **turn} for turn in turns] for name, turns in arms.items()})
     content["evaluation"]["comparisons"] = comparisons
     training = {"seeds": [0, 1, 2], "grpo": {"learning_rate": 1e-3}, "max_completion_length": 16, "max_seq_length": 100}
     trained = {"problems": {"source": "generator"}, "parts": {"tasks_per_part": 5}, "training": training}
@@ -107,7 +106,7 @@ def test_own_results_are_compared_with_each_control(blocks: list[str], wording: 
     n_tasks, own, control, difference, per_training = rows["`trained`, turn 2: right, `twin`"]
     # of seeds 0, 1, 2: a 3/4, 2/4, 1/4 and b 1/4, 2/4, 0; with a twin a 1/4, 1/4, 0 and b 0, 1/4, 0
     assert [n_tasks, own, control, per_training] == ["2", "37.5 %", "12.5 %", "+37.5, +25.0, +12.5"]
-    own_rates, control_rates = [[0.75, 0.25], [0.5, 0.5], [0.25, 0]], [[0.25, 0], [0.25, 0.25], [0, 0]]
+    own_rates, control_rates = [[0.75, 0.25], [0.5, 0.5], [0.25, 0.0]], [[0.25, 0.0], [0.25, 0.25], [0.0, 0.0]]
     assert difference == difference_text(estimate_difference(own_rates, control_rates))
     assert difference.startswith("+25.0 [")
     assert "`twin`, the results of another" in explained and "`none`, no results." in explained
@@ -157,21 +156,24 @@ def test_only_programs_that_both_arms_refine_are_compared():
 
 
 def test_arms_pair_that_are_equal_but_for_the_feedback_of_a_turn():
-    arms = {
+    arms: dict[str, list[dict[str, Any]]] = {
         "usual": [{}, {}, {}],
         "form": [{}, {"form": "residual"}, {}],
         "twin": [{}, {}, {"feedback": "twin"}],
         "none": [{}, {"feedback": "none"}, {"feedback": "none"}],
+        "placebo": [{}, {"feedback": "twin"}, {}],
         "trained-none": [{}, {"adapter": "seed-0", "feedback": "none"}, {}],
         "first": [{"adapter": "seed-0"}, {"feedback": "none"}, {}],
         "single": [{}],
     }
     # the first arm is compared with all; two controls are no pair, and each pair counts once
-    pairs = reading.feedback_pairs(experiment(arms, [["none", "twin"], ["usual", "twin"], ["form", "none"]]))
+    others = [["none", "twin"], ["usual", "twin"], ["form", "none"], ["none", "placebo"]]
+    pairs = reading.feedback_pairs(experiment(arms, others))
     assert [(pair.own, pair.control, len(pair.turns) - 1, pair.title) for pair in pairs] == [
         ("usual", "form", 2, "`residual`"),
         ("usual", "twin", 3, "`twin`"),
         ("usual", "none", 2, "`none`"),
+        ("usual", "placebo", 2, "`twin`"),
         ("twin", "none", 2, "`none`"),  # they differ in turn 2 already, where `twin` has own results
         ("form", "none", 2, "`none`"),
     ]
