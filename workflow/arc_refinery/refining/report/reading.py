@@ -107,7 +107,7 @@ def per_task(experiment: Refining, folder: Path, pair: Pair) -> PerTask:
         for side in ("own", "control")
     )
     parents = pd.concat([*by_parent.values()]).index.unique()
-    return PerTask(own, control, parents.to_frame().groupby("task_id").size())
+    return PerTask(own, control, parents.to_frame(index=False).groupby("task_id").size())
 
 
 def _by_parent(branch: Path) -> "pd.Series[float]":
