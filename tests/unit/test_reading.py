@@ -166,11 +166,13 @@ def experiment(arms: Mapping[str, Mapping[str, Any]], augments: bool = False, **
     content["training"] |= {"seeds": [0, 1, 2], "sft": None, "grpo": {"learning_rate": 1e-3}}
     content["evaluation"] |= {
         "sets": [{"name": "small", "source": "generator", "n_tasks": 4}],
-        "arms": [{"name": name, "turns": [{"n_predictions": 8}] * 1 + [{"n_predictions": 8} | turn]}
-                 for name, turn in arms.items()],
+        "arms": [
+            {"name": name, "turns": [{"n_predictions": 8}, {"n_predictions": 8, **turn}]} for name, turn in arms.items()
+        ],
         "primary": None,
         "reference_logprobs": True,
-    } | evaluation  # fmt: skip
+        **evaluation,
+    }
     return validate_experiment(content, "test", ArcExperiment)
 
 

@@ -65,10 +65,10 @@ def _rows(experiment: Refining, folder: Path, name: str) -> Iterator[list[object
         if task_ids := of_pair.task_ids:
             yield _line(_title(pair), name, task_ids, [of_pair], estimate_difference(*of_pair.of(task_ids)))
     for first, second in contrasts(experiment, list(values)):
-        both = [values[first], values[second]]
-        if task_ids := [task_id for task_id in both[0].task_ids if task_id in both[1].task_ids]:
+        a, b = values[first], values[second]
+        if task_ids := [task_id for task_id in a.task_ids if task_id in b.task_ids]:
             title = f"({_title(first)}) − ({_title(second)})"
-            yield _line(title, name, task_ids, both, contrast(*both, task_ids))
+            yield _line(title, name, task_ids, [a, b], contrast(a, b, task_ids))
 
 
 def _title(pair: Pair) -> str:
@@ -123,8 +123,8 @@ def _by_parent(branch: Path) -> "pd.Series[float]":
 
 def contrast(first: PerTask, second: PerTask, task_ids: list[str]) -> Estimate:
     """Return the difference of two pairs of arms, minus that of the second; one without trainings is in each run."""
-    differences = np.broadcast_arrays(*(own - control for own, control in (first.of(task_ids), second.of(task_ids))))
-    return estimate_difference(*differences)
+    a, b = np.broadcast_arrays(*(own - control for own, control in (first.of(task_ids), second.of(task_ids))))
+    return estimate_difference(a, b)
 
 
 def pairs(experiment: Refining) -> list[Pair]:
