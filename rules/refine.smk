@@ -32,6 +32,34 @@ rule refining_prompts:
         " --prompts {input.prompts} --output {output} 2> {log}"
 
 
+if experiment.evaluation.reference_logprobs:
+
+    rule reference_logprobs:
+        input:
+            prompts="<results>/{tasks}/{branch}/prompts.parquet",
+            tasks="<results>/tasks/{tasks}.parquet",
+            template=experiment.template_files(),
+            domain=kind.inputs.domain_code(experiment),
+            model=inputs.models(experiment),
+            adapter=from_wildcards(kind.inputs.adapter, "tasks", "branch"),
+        output:
+            "<results>/{tasks}/{branch}/reference.parquet",
+        log:
+            "<logs>/{tasks}/{branch}/reference.log",
+        benchmark:
+            "<benchmarks>/{tasks}/{branch}/reference.tsv"
+        threads: cpus("sample")
+        resources:
+            **needs("sample"),
+        params:
+            settings=settings(kind.reference_logprobs, "tasks", "branch"),
+        message:
+            "score the tasks' own programs: {wildcards.tasks}, {wildcards.branch}"
+        shell:
+            "{resources.venv_on_path}arc-refinery stage reference_logprobs {params.settings:q} --tasks {input.tasks}"
+            " --prompts {input.prompts} --adapter {input.adapter} --n-jobs {threads} --output {output} > {log} 2>&1"
+
+
 if experiment.runs and experiment.training.prompts == "first-turn":
 
     use rule first_prompts as training_prompts with:

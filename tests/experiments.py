@@ -113,6 +113,8 @@ def refining_jobs(experiment: Refining) -> dict[str, Job]:
         planned[f"sample {tasks} {branch}"] = refining.sample(experiment, tasks, branch)
         prompts = refining.first_prompts if first else refining.refining_prompts
         planned[f"prompts {tasks} {branch}"] = prompts(experiment, tasks, branch)
+        if not first:
+            planned[f"reference_logprobs {tasks} {branch}"] = refining.reference_logprobs(experiment, tasks, branch)
     return planned | _trainings(experiment)
 
 

@@ -90,6 +90,11 @@ STAGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         "--prompts in --output out",
         ["out"],
     ),
+    "reference_logprobs": (
+        ARC | {"model": MODEL, "sandbox": {}},
+        "--tasks in --prompts there --output out",
+        ["out"],
+    ),
     "demonstrations": (
         ARC | BRANCH | {"model": MODEL, "demonstrations": {}, "sandbox": {}, "max_completion_length": 1, "seed": 0},
         "--tasks in --prompts there --output out",

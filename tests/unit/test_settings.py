@@ -67,6 +67,7 @@ READ_BY = {
     "compare": ["workflow/arc_refinery/config/inputs.py"],
     "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.primary": ["workflow/arc_refinery/refining/config/experiment.py"],
+    "evaluation.reference_logprobs": ["workflow/arc_refinery/refining/inputs.py"],
     "evaluation.sets.caveat": ["workflow/arc_refinery/reporting/report.py"],
     "evaluation.sets.validation": ["workflow/arc_refinery/reporting/report.py"],
     **{

@@ -31,6 +31,11 @@ class BranchFiles:
         return self.folder / "prompts.parquet"
 
     @property
+    def reference(self) -> Path:
+        """Log-probabilities of the tasks' own programs, if the config asks for them."""
+        return self.folder / "reference.parquet"
+
+    @property
     def n_grading_jobs(self) -> int:
         return -(-self.n_shards // self.shards_per_grading_job)
 

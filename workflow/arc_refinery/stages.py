@@ -165,7 +165,7 @@ def usage(name: str = "") -> str:
         lines += ["", f"kind: {kind}"] if stages else []
         for stage in stages:
             summary, _, more = (inspect.getdoc(stage) or "").partition("\n\n")
-            lines.append(f"  {stage.__name__:18}{' '.join(summary.split())}")
+            lines.append(f"  {stage.__name__:20}{' '.join(summary.split())}")
             if name:
                 names = inspect.getfullargspec(stage)
                 flags, sections = map(flag_of, names.kwonlyargs), names.args

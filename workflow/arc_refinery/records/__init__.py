@@ -32,6 +32,14 @@ from arc_refinery.records.files import (
     write,
     writer,
 )
-from arc_refinery.records.refining import Attempt, Demonstration, Overlap, Prompt, Verdict, attempt_id
+from arc_refinery.records.refining import (
+    Attempt,
+    Demonstration,
+    Overlap,
+    Prompt,
+    ReferenceLogprob,
+    Verdict,
+    attempt_id,
+)
 from arc_refinery.records.schemas import Record, RecordClass, schema
 from arc_refinery.records.tool_use import Call, Conversation, Episode, Question, Segment

@@ -36,7 +36,8 @@ from arc_refinery.records.schemas import (
 )
 
 SCHEMA_VERSION = 2
-SAMPLED = {"attempts", "episodes", "training samples"}  # kinds that a model wrote, with packages that the file names
+# Kinds that a model wrote or scored, with packages that the file names
+SAMPLED = {"attempts", "episodes", "training samples", "reference log-probabilities"}
 ROWS_PER_GROUP = 2000
 # Packages that results depend on
 PACKAGES = ("arc-refinery", "snakemake", "torch", "transformers", "trl", "peft", "vllm", "unsloth", "numpy", "scipy")

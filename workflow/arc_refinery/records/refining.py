@@ -84,6 +84,18 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceLogprob:
+    """The log-probability of a task's own program as the answer to a prompt of turn 2 or later."""
+
+    KIND: ClassVar = "reference log-probabilities"
+    prompt_id: str
+    task_id: str
+    parent_id: str
+    logprob: float  # sum over the answer's tokens, natural logarithm, temperature 1
+    n_tokens: int  # including the end token
+
+
+@dataclass(frozen=True, slots=True)
 class Demonstration:
     """A prompt and a correct answer to it, for supervised fine-tuning."""
 

@@ -25,6 +25,7 @@ def report_inputs(experiment: Refining) -> Paths:
         *overlap(experiment),
         *training_prompt_files(experiment),
         *evaluation_prompts(experiment),
+        *reference_logprobs(experiment),
         *(path for branch in _branches(experiment) for path in attempts(experiment, *branch)),
         *(path for branch in _branches(experiment) for path in verdicts(experiment, *branch)),
     ]
@@ -104,6 +105,14 @@ def training_prompt_files(experiment: Refining) -> Paths:
 def evaluation_prompts(experiment: Refining) -> Paths:
     """The prompts of the attempts that the report compares; it shows their lengths."""
     return [str(files(experiment, *branch).prompts) for branch in _branches(experiment)]
+
+
+def reference_logprobs(experiment: Refining) -> Paths:
+    """Log-probabilities of the tasks' own programs as second turns: arms share what these refine, not later turns."""
+    if not experiment.evaluation.reference_logprobs:
+        return []
+    branches = dict.fromkeys(arm.branch(2) for arm in experiment.arms if len(arm.turns) > 1)
+    return [str(files(experiment, tasks, branch).reference) for tasks in experiment.set_names for branch in branches]
 
 
 def all_prompts(experiment: Refining) -> Paths:

@@ -10,7 +10,7 @@
 
 from typing import Any
 
-from arc_refinery.config import ATTEMPTS, REPORT, TUNING, Lengths, marked
+from arc_refinery.config import ATTEMPTS, GRADING, REPORT, TUNING, Lengths, marked
 from arc_refinery.config.base import PROMPTS
 from arc_refinery.config.inputs import with_local_path
 from arc_refinery.jobs import Job, Part, job, local, only, sampling_model, trained_model, without
@@ -126,6 +126,17 @@ def _prompted(experiment: Refining, window: int) -> Part:
     """The model as far as prompts depend on it."""
     changed = local(experiment, window=window, **experiment.wording)
     return only(changed, "path", "window", *marked(type(changed), PROMPTS))
+
+
+def reference_logprobs(experiment: Refining, tasks: str, branch: str) -> Job:
+    """The log-probabilities that a branch's model gives the tasks' own programs, with transformers."""
+    model = local(experiment, **experiment.wording)
+    wording = marked(type(model), PROMPTS)
+    return job(
+        experiment,
+        model=only(model, "path", "window", "dtype", "n_threads", "use_4bit_quantization", *wording),
+        sandbox=without(experiment.sandbox, GRADING),
+    )
 
 
 # Training

@@ -1,12 +1,23 @@
 """The section `evaluation`: arms, turns, sets."""
 
 from collections.abc import Mapping
-from typing import Generic, Literal, Self, TypeVar
+from typing import Annotated, Generic, Literal, Self, TypeVar
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from arc_refinery.config.arms import BaseArm, Primary
-from arc_refinery.config.base import AT, EVERY, AdapterName, Line, PositiveInt, Seed, Strict, check_names, check_once
+from arc_refinery.config.base import (
+    AT,
+    EVERY,
+    REPORT,
+    AdapterName,
+    Line,
+    PositiveInt,
+    Seed,
+    Strict,
+    check_names,
+    check_once,
+)
 from arc_refinery.refining.config.sampling import Refinement
 from arc_refinery.refining.config.tasks import TaskSet
 
@@ -121,6 +132,11 @@ class Evaluation(Strict, Generic[AnySet]):
         None,
         description="The comparison that the experiment was made for, declared before looking at results; the "
         "only one that is not corrected (Holm).",
+    )
+    reference_logprobs: Annotated[bool, REPORT] = Field(
+        False,
+        description="Also compute the log-probability of each task's own program as the answer to each second-turn "
+        "prompt, with transformers: the report then compares own results with controls without sampling.",
     )
 
     @model_validator(mode="after")

@@ -140,6 +140,11 @@ class ArcExperiment(Refining):
     def _sources_answer_what_is_shown(self) -> Self:
         if self.training and self.training.prompts_per_task > 1 and not self.arc.use_data_augmentation:
             raise ValueError("training.prompts_per_task: without arc.use_data_augmentation they are all the same")
+        if self.evaluation.reference_logprobs and self.arc.use_data_augmentation:
+            raise ValueError(
+                "evaluation.reference_logprobs: a task's source answers the unaugmented task; set "
+                "arc.use_data_augmentation to false"
+            )
         sft = self.training.sft if self.training else None
         learns_from_sources = sft is not None and sft.demonstrations.targets == "source"
         if learns_from_sources and (not self.parts or self.own_of(self.part_names[0]).use_data_augmentation):
