@@ -61,6 +61,7 @@ def attempt(branch: str, task: str, index: int, letter: str) -> dict[str, Any]:
         "solved": letter == "S",
         # of the first two alone
         "likeness": float("nan") if is_first or index > 1 else (0.9 if "twin" in branch else 0.5) + index / 10,
+        "reference_logprob": float("nan") if is_first or "none" in branch else -0.5 if "twin" in branch else -0.25,
     }
 
 
@@ -93,13 +94,17 @@ def blocks() -> list[str]:
 
 
 def test_own_results_are_compared_with_each_control(blocks: list[str], wording: Wording):
-    explained, table, *_ = blocks
+    explained, _, table, *_ = blocks
     rows = cells(table)
     assert list(rows) == [
         "`base`, turn 2: right, `twin`",
+        "`base`, turn 2: likelihood of the right program, `twin`",
         "`trained`, turn 2: right, `twin`",
+        "`trained`, turn 2: likelihood of the right program, `twin`",
         "`trained`, turn 2: right, `none`",
     ]
+    likelihood = rows["`trained`, turn 2: likelihood of the right program, `twin`"]
+    assert likelihood == ["2", "−25.0", "−50.0", "+25.0 [+25.0, +25.0]", "+25.0, +25.0, +25.0"]
     n_tasks, own, control, difference, per_training = rows["`base`, turn 2: right, `twin`"]
     assert [n_tasks, own, control, per_training] == ["2", "25.0 %", "12.5 %", "–"]  # a 1/4 - 0, b 1/4 - 1/4
     assert difference == difference_text(estimate_difference([[0.25, 0.25]], [[0.0, 0.25]]))
@@ -114,8 +119,10 @@ def test_own_results_are_compared_with_each_control(blocks: list[str], wording: 
 
 
 def test_training_adds_the_difference_of_the_differences(blocks: list[str]):
-    ((title, (n_tasks, trained, untrained, difference, per_training)),) = cells(blocks[2]).items()
-    assert title == "`trained` − `base`, turn 2, `twin`"  # none was sampled without training
+    # `none` was not sampled without training
+    (title, (n_tasks, trained, untrained, difference, per_training)), (_, likelihood) = cells(blocks[3]).items()
+    assert title == "`trained` − `base`, turn 2: right, `twin`"
+    assert likelihood[1:3] == ["+25.0", "+25.0"] and likelihood[3].startswith("+0.0")
     assert [n_tasks, trained, untrained] == ["2", "+25.0", "+12.5"]
     # 37.5, 25 and 12.5, minus 12.5
     assert per_training == "+25.0, +12.5, +0.0"
@@ -125,7 +132,7 @@ def test_training_adds_the_difference_of_the_differences(blocks: list[str]):
 
 
 def test_attempts_are_split_by_the_failure_of_what_they_refine(blocks: list[str], wording: Wording):
-    folded, explained, table, _ = blocks[3].split("\n\n")
+    folded, explained, table, _ = blocks[4].split("\n\n")
     assert folded.startswith("<details>")
     rows = cells(table)
     found = {
@@ -150,9 +157,9 @@ def test_only_programs_that_both_arms_refine_are_compared():
     """Where the control lacks the program that raised, its easier half would be compared with the whole."""
     settings = experiment({name: ARMS[name] for name in ("base", "base-twin")}, [])
     answers = {"base": {"a": "wwSS", "b": "Swww"}, "base-twin": {"a": "Sw--", "b": "wwww", "c": "SSSS"}}
-    (_, (n_tasks, own, control, *_)), *others = cells(reading.section(settings, results(settings, answers))[1]).items()
+    (_, (n_tasks, own, control, *_)), *others = cells(reading.section(settings, results(settings, answers))[2]).items()
     assert [n_tasks, own, control] == ["2", "12.5 %", "25.0 %"]  # a 0 and 1/2, b 1/4 and 0
-    assert others == []
+    assert len(others) == 1  # the likelihood
 
 
 def test_arms_pair_that_are_equal_but_for_the_feedback_of_a_turn():

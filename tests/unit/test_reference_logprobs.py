@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import load_tokenizer
@@ -27,7 +28,7 @@ from arc_refinery.refining import inputs
 from arc_refinery.refining.config import PromptedModel
 from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.report import reading
+from arc_refinery.refining.report.rows import reference_logprobs_by_parent
 from arc_refinery.sampling import given_answers
 from arc_refinery.sampling.backends import Decoding, Request
 from arc_refinery.sampling.given_answers import GivenAnswer, answer_logprobs
@@ -199,66 +200,13 @@ def test_the_report_reads_the_file_of_each_second_turn_if_the_config_asks_for_it
     assert not any("reference" in path for path in inputs.report_inputs(experiment(ARMS, reference_logprobs=False)))
 
 
-# The report
-
-
-def test_arms_are_compared_that_differ_in_feedback_alone() -> None:
-    own, twin, none = ("base", "base-twin"), ("trained", "trained-twin"), ("base", "base-none")
-    assert reading.pairs(experiment(ARMS)) == [own, none, twin]
-    assert reading.contrasts(experiment(ARMS), [own, none, twin]) == [(twin, own)]
-    minus = {"set": "small", "arms": own, "minus": none, "turn": 2}
-    declared = experiment(ARMS, primary=minus, comparisons=[own, none])
-    assert reading.contrasts(declared, [own, none, twin]) == [(own, none), (twin, own)]
-    forms: dict[str, dict[str, Any]] = {"own": {}, "other": {"form": "residual"}}
-    assert reading.pairs(experiment(forms)) == [("other", "own")]  # the second minus the first, as they are compared
-
-
-# By branch: (task, parent, log-probability, tokens) of each prompt
-LOGPROBS: dict[str, list[tuple[str, int, float, int]]] = {
-    "base": [("a", 1, -4.0, 8), ("a", 2, -8.0, 8), ("b", 1, -3.0, 6), ("c", 1, -1.0, 4)],
-    # the third parent of a is not one of the others'; b has two texts with one parent; c has none
-    "base-twin": [("a", 3, -80.0, 8), ("a", 2, -8.8, 8), ("a", 1, -5.6, 8), ("b", 1, -6.0, 6), ("b", 1, -3.0, 6)],
-    "trained-seed-0": [("a", 1, -4.0, 8), ("b", 1, -3.0, 6)],
-    "trained-seed-1": [("a", 1, -4.0, 8), ("b", 1, -3.0, 6)],
-    "trained-seed-2": [("a", 1, -4.0, 8), ("b", 1, -3.0, 6)],
-    "trained-twin-seed-0": [("a", 1, -8.0, 8), ("b", 1, -6.0, 6)],
-    "trained-twin-seed-1": [("a", 1, -6.4, 8), ("b", 1, -4.8, 6)],
-    "trained-twin-seed-2": [("a", 1, -4.8, 8), ("b", 1, -3.6, 6)],
-}
-
-
-def write_logprobs(folder: Path, name: str, rows: Sequence[tuple[str, int, float, int]]) -> None:
-    branch = folder / f"small/{name}-turn2"
-    records.write(branch / "prompts.parquet", Prompt, [], 0, {})
-    scores = [
-        ReferenceLogprob(f"{task}/{number}", task, f"{task}/turn1-000/{parent}", logprob, n_tokens)
-        for number, (task, parent, logprob, n_tokens) in enumerate(rows)
-    ]
-    sources = [branch / "prompts.parquet"]
-    records.write(branch / "reference.parquet", ReferenceLogprob, scores, 0, {}, made_from=sources)
-
-
-def test_values_are_paired_by_parent_then_by_task_and_training(tmp_path: Path) -> None:
-    arms = {name: ARMS[name] for name in ("base", "base-twin", "trained", "trained-twin")}
-    for name, rows in LOGPROBS.items():
-        write_logprobs(tmp_path, name, rows)
-    *_, table = reading.section(experiment(arms), tmp_path)
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    # a: (1.6 / 8 + 0.8 / 8) / 2 = 0.15, b: -0.5 + (1 + 0.5) / 2 = 0.25
-    assert lines[0][:4] == ["`base` − `base-twin`", "`small`", "2", "3"]
-    assert lines[0][4].startswith("+0.2000 [") and lines[0][5] == "–"
-    # 0.5 for both tasks, then 0.3, then 0.1
-    assert lines[1][:4] == ["`trained` − `trained-twin`", "`small`", "2", "2"]
-    assert lines[1][4].startswith("+0.3000 [") and lines[1][5] == "+0.5000, +0.3000, +0.1000"
-    assert lines[2][0] == "(`trained` − `trained-twin`) − (`base` − `base-twin`)"
-    assert lines[2][4].startswith("+0.1000 [") and lines[2][5] == "+0.3000, +0.1000, −0.1000"
-    assert reading.section(experiment(arms, reference_logprobs=False), tmp_path) == []
-
-
-def test_logprobs_of_other_prompts_are_refused(tmp_path: Path) -> None:
-    arms = {name: ARMS[name] for name in ("base", "base-twin")}
-    for name in arms:
-        write_logprobs(tmp_path, name, LOGPROBS[name])
-    records.write(tmp_path / "small/base-turn2/prompts.parquet", Prompt, [second("a", 0)], 0, {})
+def test_the_table_of_attempts_has_a_mean_per_parent(tmp_path: Path) -> None:
+    files = BranchFiles(tmp_path / "base-turn2", 1, 1, 1)
+    records.write(files.prompts, Prompt, [], 0, {})
+    scores = [("a/1", -4.0, 8), ("b/1", -6.0, 6), ("b/1", -3.0, 6)]  # b has two texts with one parent
+    rows = [ReferenceLogprob(f"p{n}", parent[0], parent, *score) for n, (parent, *score) in enumerate(scores)]
+    records.write(files.reference, ReferenceLogprob, rows, 0, {}, made_from=[files.prompts])
+    assert reference_logprobs_by_parent(files).to_dict() == {"a/1": -0.5, "b/1": -0.75}
+    records.write(files.prompts, Prompt, [second("a", 0)], 0, {})
     with pytest.raises(RecordError, match="was made from other files"):
-        reading.section(experiment(arms), tmp_path)
+        reference_logprobs_by_parent(files)

@@ -74,9 +74,10 @@ COLUMNS = (
     Column("tokens_unshared", pa.int64(), "generated, and the whole prompt"),
     Column("finish_reason", pa.string(), "`stop`, or `length`: cut off at a limit of tokens"),
     Column("logprob", pa.float64(), "of its tokens under the model that sampled it; none for episodes"),
+    Column("reference_logprob", pa.float64(), "of the task's own program after its prompt, per token; if asked for"),
 )
 NAMES = tuple(column.name for column in COLUMNS)
-NULLABLE = ("training", "likeness", "logprob")
+NULLABLE = ("training", "likeness", "logprob", "reference_logprob")
 ROWS = "rows"  # key of the file's metadata: hash of the ids of all rows
 
 

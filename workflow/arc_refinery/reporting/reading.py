@@ -4,7 +4,7 @@
 | `trained`, turn 2: right | `twin` | 300 | 4.3 % | 3.3 % | **+0.9 [+0.6, +1.2]** | +1.0, +0.8, +0.9 |
 
 | own − control | control | n tasks | trained | untrained | trained − untrained | per training |
-| `trained` − `base`, turn 2 | `twin` | 300 | +0.9 | +0.0 | **+0.9 [+0.6, +1.3]** | +1.0, +0.7, +1.0 |
+| `trained` − `base`, turn 2: right | `twin` | 300 | +0.9 | +0.0 | **+0.9 [+0.6, +1.3]** | +1.0, +0.7, +1.0 |
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import pandas as pd
 
 from arc_refinery.config import Compared
 from arc_refinery.evaluation.attempts import Results
-from arc_refinery.reporting.markdown import folded, markdown_table, percent, points
+from arc_refinery.reporting.markdown import folded, markdown_table, number, points
 from arc_refinery.reporting.tables import PairedMetric, contrast, difference_cells
 
 FEEDBACK = {"feedback", "form"}  # keys of a turn
@@ -25,6 +25,10 @@ EXPLAINED = (
     "attempts, in points, bold if the evidence supports a difference. Near 0, nothing shows that results are read. The "
     "neutral control is `twin`: same task, same form. Programs that only one of the two arms refines are left out. "
     "Controls show instead:"
+)
+EXPLAINED_LIKELIHOOD = (
+    "*Likelihood*: ln p of the task's own program as the answer, per token, times 100; +1.0 is one percent likelier "
+    "per token. It takes no sampling."
 )
 EXPLAINED_SPLIT = (
     "*After an exception*: the refined program raised one; *after a wrong value*: it ran to its end. *Likeness*: the "
@@ -36,9 +40,14 @@ class Measure(NamedTuple):
     title: str
     column: str
     failure: str = ""  # of the refined programs; empty: any
+    unit: str = " %"
+
+    def text(self, value: float) -> str:
+        return number(100 * value, ".1f") + self.unit
 
 
 RIGHT = Measure("right", "solved")
+LIKELIHOOD = Measure("likelihood of the right program", "reference_logprob", unit="")
 SPLIT = (
     Measure("right after an exception", "solved", "exception"),
     Measure("right after a wrong value", "solved", "wrong value"),
@@ -96,23 +105,28 @@ def section(experiment: Compared[Any], results: Results) -> list[str]:
             for pair, measure in product(pairs, measures)
             if (both := compare(measure, pair))
             for n_tasks, *cells in [difference_cells(both.difference)]
-            for shares in [(percent(both.first), percent(both.second))]
+            for shares in [(measure.text(both.first), measure.text(both.second))]
         ]
 
     taught = [
-        [f"`{pair.own}` − `{before.own}`, turn {len(pair.turns) - 1}", pair.title, n_tasks, *differences, *cells]
-        for pair, before in product(pairs, pairs)
+        [
+            f"`{pair.own}` − `{before.own}`, turn {len(pair.turns) - 1}: {measure.title}",
+            *(pair.title, n_tasks, *differences, *cells),
+        ]
+        for pair, before, measure in product(pairs, pairs, (RIGHT, LIKELIHOOD))
         if pair.turns != pair.untrained == before.turns
-        if (both := compare(RIGHT, pair, before))
+        if (both := compare(measure, pair, before))
         for n_tasks, *cells in [difference_cells(both.difference)]
         for differences in [(points(both.first), points(both.second))]
     ]
     header = ["attempts", "control", "n tasks", "own results", "with control", "own − control", "per training"]
     of_training = ["own − control", "control", "n tasks", "trained", "untrained", "trained − untrained", "per training"]
     controls = {pair.title: pair.turns[-1].control or "own results in that form" for pair in pairs}
-    unsplit, split = rows([RIGHT]), [EXPLAINED_SPLIT, markdown_table(header, rows(SPLIT))]
+    unsplit, split = rows([RIGHT, LIKELIHOOD]), [EXPLAINED_SPLIT, markdown_table(header, rows(SPLIT))]
+    is_scored = any(LIKELIHOOD.title in str(row[0]) for row in unsplit)
     blocks = [
         f"{EXPLAINED} {'; '.join(f'{name}, {text}' for name, text in controls.items())}.",
+        EXPLAINED_LIKELIHOOD if is_scored else "",
         markdown_table(header, unsplit),
         markdown_table(of_training, taught) if taught else "",
         folded("Own − control by kind of failure, and likeness to the refined program", *split),

@@ -15,7 +15,7 @@ from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.graded import read_attempts, read_graded
 from arc_refinery.refining.prompts import split_prefix
-from arc_refinery.refining.report import gallery, lengths, reading, rows, tasks
+from arc_refinery.refining.report import gallery, lengths, rows, tasks
 from arc_refinery.reporting import kind
 from arc_refinery.reporting.kind import PerTask, Texts
 from arc_refinery.reporting.markdown import folded_section
@@ -119,11 +119,7 @@ class Reported(kind.Reported):
             lengths.as_markdown(lengths.lengths_table(entries, window)),
             f"![{lengths.alt_text(entries, window)}]({plot})",
         ]
-        return [
-            *reading.section(experiment, self.folder),
-            *folded_section("Prompt lengths by turn", blocks),
-            *self.domain.sections(experiment, metrics),
-        ]
+        return [*folded_section("Prompt lengths by turn", blocks), *self.domain.sections(experiment, metrics)]
 
 
 def _blocks(domain: Domain, chain: Sequence[GradedAttempt]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import ArmRows
 from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.programs import likeness
-from arc_refinery.records import Attempt, Prompt, RecordError
+from arc_refinery.records import Attempt, Prompt, RecordError, ReferenceLogprob
 from arc_refinery.refining.config import Arm, Refining
 from arc_refinery.refining.domain import Domain, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts
@@ -70,9 +70,10 @@ def _rows(
                 rows = rows[rows["sample"] < arm.turns[turn - 1].n_predictions].assign(turn=turn, branch=branch)
                 if turn > 1:
                     refined = experiment.files(folder, name, arm.branch(turn - 1))
-                    rows = rows.assign(
-                        likeness=_likeness(domain, rows, experiment.files(folder, name, branch), refined)
-                    )
+                    files = experiment.files(folder, name, branch)
+                    rows = rows.assign(likeness=_likeness(domain, rows, files, refined))
+                    if turn == 2 and experiment.evaluation.reference_logprobs:
+                        rows = rows.assign(reference_logprob=rows["parent_id"].map(reference_logprobs_by_parent(files)))
                 turns.append(rows)
             rows = pd.concat(turns, ignore_index=True)
             yield ArmRows(name, arm.name, rows.sort_values("task_id", key=lambda ids: ids.map(order), kind="stable"))
@@ -123,6 +124,14 @@ def _likeness(domain: Domain, rows: pd.DataFrame, files: BranchFiles, refined: B
     pairs = zip(compared["attempt_id"], compared["parent_id"], strict=True)
     values = [likeness(own[attempt], parents[parent]) for attempt, parent in pairs]
     return pd.Series(values, compared.index, dtype=float).reindex(rows.index)
+
+
+def reference_logprobs_by_parent(files: BranchFiles) -> "pd.Series[float]":
+    """Return the log-probability per token of the task's own program by parent, a mean over its prompts."""
+    records.check_made_from(files.reference, [files.prompts])
+    table = records.columns(files.reference, ReferenceLogprob, ["parent_id", "logprob", "n_tokens"]).to_pandas()
+    values: pd.Series[float] = (table["logprob"] / table["n_tokens"]).groupby(table["parent_id"]).mean()
+    return values
 
 
 def _check_parents(arm: Arm, folder: Path, branches: Mapping[str, pd.DataFrame]) -> None:
