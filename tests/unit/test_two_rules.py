@@ -121,7 +121,7 @@ def test_a_step_before_and_a_step_after_are_in_the_text_and_in_the_program():
     )
     assert variant.text == (
         "Write a function `sort_by_length(words)` that sorts the words in a list by their length, shortest first. "
-        "Before anything else, leave out the first word in `words`. At the end, reverse the resulting list."
+        "Before doing so, leave out the first word in `words`. Finally, reverse the resulting list."
     )
     assert variant.program("len") == (
         "def sort_by_length(words):\n"

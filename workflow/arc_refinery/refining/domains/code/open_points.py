@@ -287,7 +287,7 @@ FIRST_HALF = (
     OpenPoint(
         "split_at_commas", "text", "splits a text at its commas and returns the parts as a list",
         "$rule", ("text.split(',')", "[part for part in text.split(',') if part]"),
-        lambda r, k: (",".join(some(r, [*WORDS[:20], *[""] * 8], 3, 5)),), "", "words",
+        lambda r, k: (",".join(some(r, [*WORDS[:20], *[""] * 8], 3, 5)),), "", "strings",
     ),
     # positions
     OpenPoint(

@@ -1,15 +1,14 @@
-"""Pairs of tasks with one text and two rules: only a check that feedback reveals says which rule is meant.
+"""Pairs of tasks with one text and two rules: only a check that feedback reveals tells which rule is meant.
 
-    Write a function `sort_by_length(words)` that sorts the words in a list by their length, shortest first. At the end,
-    reverse the resulting list.
+    Write a function `sort_by_length(words)` that sorts the words in a list by their length, shortest first.
 
-shown                assert sort_by_length(['tree', 'pie', 'horse']) == ['horse', 'tree', 'pie']
-two-rules-0612-a     assert sort_by_length(['owl', 'ant']) == ['ant', 'owl']  (revealed; equal lengths keep their order)
-two-rules-0612-b     assert sort_by_length(['owl', 'ant']) == ['owl', 'ant']  (they are in alphabetical order)
+shown               assert sort_by_length(['kite', 'rain', 'cat', 'hat']) == ['cat', 'hat', 'kite', 'rain']
+two-rules-0425-a    ... == ['nest', 'door', 'boat', 'goat', 'tiger'] of ['nest', 'door', 'boat', 'tiger', 'goat']
+two-rules-0425-b    ... == ['boat', 'door', 'goat', 'nest', 'tiger']
 
-A pair is an open point (open_points.py), and a step before or after it that both rules share. Both rules agree on the
-shown test, and differ on each revealed and hidden one. A number always names the same pair: a seed selects the half of
-the open points, and the order.
+A pair is an open point (open_points.py), here the order of words of equal length, with or without a step before it and
+one after it that both rules share. The rules agree on the shown test, and differ on each revealed and hidden one. A
+number names the same pair whatever the seed: a seed selects the half of the open points, and the order.
 """
 
 from collections.abc import Callable, Iterator
@@ -122,9 +121,9 @@ class Variant:
         what = Template(self.point.text).substitute(k=self.k)
         sentences = [f"Write a function `{self.point.name}({self.point.args})` that {what}."]
         if self.before[0]:
-            sentences.append(f"Before anything else, {_filled(self.before[0], self.first_arg)}.")
+            sentences.append(f"Before doing so, {_filled(self.before[0], self.first_arg)}.")
         if self.after[0]:
-            sentences.append(f"At the end, {self.after[0]}.")
+            sentences.append(f"Finally, {self.after[0]}.")
         return " ".join(sentences)
 
     def program(self, rule: str) -> str:
