@@ -100,6 +100,16 @@ def test_a_key_reaches_its_jobs(changes: dict[str, Any], stage: str, place: str)
         ({"training__grpo__rewards": [{"reward": "arc-v1"}]}, "arc-v1 solved tests staged"),
         ({"template_rows": {"source": "file", "path": "a.jsonl"}}, "template_rows arc"),
         ({"domain": "codes"}, "domain codes arc code"),
+        ({"problems__seed": 2}, "problems seed two-rules"),
+        ({"evaluation__sets__0__seed": 0}, "evaluation.sets.0 seed two-rules"),
+        ({"problems__source": "two-rules"}, "problems path two-rules"),
+        ({"problems": {"source": "two-rules", "repository": "a/b", "n_tasks": 2}}, "problems repository two-rules"),
+        ({"problems": {"source": "two-rules"}}, "problems n_tasks two-rules"),
+        ({"problems": {"source": "two-rules", "n_tasks": 3}}, "problems n_tasks 3 even"),
+        (
+            {"evaluation__sets__0": {"name": "test", "source": "two-rules", "n_tasks": 2, "first_row": 1}},
+            "first_row 1 even",
+        ),
     ],
 )
 def test_wrong_keys_are_named(changes: dict[str, Any], named: str, wording: Wording):

@@ -1,11 +1,12 @@
 """The config of the domain `code`."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from arc_refinery.config.base import PositiveInt
+from arc_refinery.config.base import PositiveInt, Seed
+from arc_refinery.config.sampling import RowsFile
 from arc_refinery.refining.config import tasks
 from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining
@@ -32,15 +33,48 @@ N_SHOWN = (
 )
 
 
-class Problems(tasks.Problems):
+SEED = (
+    "For `two-rules`: order of the pairs. Even seeds and odd ones have no pairs and no kinds of rules in common; with "
+    "one seed, `first_row` of a set skips the rows that are trained on."
+)
+
+
+class Rows(RowsFile):
+    """Rows of files, or made by the generator of pairs with one text and two rules."""
+
     content: ClassVar = "rows of MBPP, HumanEval, or your own (docs/your-own.md)"
+    source: Literal["file", "hub", "two-rules"] = Field(  # type: ignore[assignment]
+        "file",
+        description="`file`: rows on disk; `hub`: a data set of the hub; `two-rules`: generated pairs of tasks with "
+        "one text and two rules; only revealed tests tell which one is meant.",
+    )
     n_shown_tests: PositiveInt | None = Field(None, description=N_SHOWN)
-    n_tasks: PositiveInt | None = Field(None, description="Number of tasks, from the first; default: all.")
+    n_tasks: PositiveInt | None = Field(
+        None, description="Number of tasks, from the first; default: all. For `two-rules`: needed, and even."
+    )
+    seed: Seed = Field(0, description=SEED)
+
+    @model_validator(mode="after")
+    def _generated_rows_are_pairs(self) -> Self:
+        if self.source != "two-rules":
+            if self.seed != type(self).model_fields["seed"].default:
+                raise ValueError("seed belongs to the source `two-rules`; remove it")
+            return self
+        if extra := next((key for key in ("path", "repository", "filename") if getattr(self, key)), None):
+            raise ValueError(f"{extra} belongs to the sources `file` and `hub`, but source is `two-rules`; remove one")
+        if not self.n_tasks:
+            raise ValueError("source is `two-rules`, so `n_tasks` must be given: two for each pair")
+        if odd := next((key for key in ("n_tasks", "first_row") if getattr(self, key, 0) % 2), None):
+            raise ValueError(f"{odd} is {getattr(self, odd)}; the source `two-rules` has pairs, give an even number")
+        return self
 
 
-class TaskSet(RowsSet):
-    content: ClassVar = Problems.content
-    n_shown_tests: PositiveInt | None = Field(None, description=N_SHOWN)
+class Problems(Rows, tasks.Problems):
+    pass
+
+
+class TaskSet(Rows, RowsSet):
+    seed: Seed = Field(1, description=SEED)
 
 
 def tests(grade: Any) -> float:

@@ -19,7 +19,7 @@ from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
-from arc_refinery.refining.domains.code import feedback, grading, wording
+from arc_refinery.refining.domains.code import feedback, grading, two_rules, wording
 from arc_refinery.refining.domains.code.config import FORMS, PLAIN, REWARDS, TEXTS, Problems, TaskSet
 from arc_refinery.refining.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, described
@@ -47,12 +47,14 @@ class Domain(domain.Domain):
     def _usable(
         self, source: Problems | TaskSet, sandbox: Sandbox, n_jobs: int, counts: Counter[str], first_row: int = 0
     ) -> Iterator[CodeTask]:
-        """Yield the tasks of a file whose own programs pass; count other rows by reason, and name the first ones."""
-        path, n_shown, n_wanted = Path(str(source.path)), source.n_shown_tests, source.n_tasks
+        """Yield the tasks whose own programs pass; count other rows by reason, and name the first ones."""
+        path, n_shown, n_wanted = Path(source.path or source.source), source.n_shown_tests, source.n_tasks
+        n_pairs = (first_row + int(n_wanted or 0)) // 2
+        rows = two_rules.rows(n_pairs, source.seed) if source.source == two_rules.NAME else None
         left_out: LeftOutRows = {}
         with self.executors(sandbox, n_jobs) as executors:
             try:
-                yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted)  # type: ignore[arg-type]
+                yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted, rows)  # type: ignore[arg-type]
             finally:  # also if only the first ones are wanted
                 counts.update(described(left_out))
 

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from arc_refinery import records
 from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, problems, run_asserts
@@ -166,13 +167,14 @@ def usable_tasks(
     left_out: LeftOutRows,
     first_row: int = 0,
     n_wanted: int | None = None,
+    rows: Iterable[Any] | None = None,
 ) -> Iterator[CodeTask]:
     """Yield the first tasks of a file whose own programs pass all tests; raise `InputError` if there is none.
 
     No row is read behind the last task of those that are wanted.
     """
     n_tasks = 0
-    remaining = read_tasks(path, n_shown_tests, left_out, first_row)
+    remaining = read_tasks(path, n_shown_tests, left_out, first_row, rows)
     while batch := list(islice(remaining, _AT_ONCE if n_wanted is None else min(_AT_ONCE, n_wanted - n_tasks))):
         suites = [task.suite(task.shown + task.hidden) for task in batch]
         uncheckable = list(problems(suites, executors[2]))

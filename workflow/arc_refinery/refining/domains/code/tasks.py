@@ -22,7 +22,7 @@ import ast
 import doctest
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -121,16 +121,23 @@ class _UnusableError(Exception):
     """A row gives no task: reason and detail."""
 
 
-def read_tasks(path: Path, n_shown_tests: int | None, left_out: LeftOutRows, first_row: int = 0) -> Iterator[CodeTask]:
+def read_tasks(
+    path: Path,
+    n_shown_tests: int | None,
+    left_out: LeftOutRows,
+    first_row: int = 0,
+    rows: Iterable[Any] | None = None,
+) -> Iterator[CodeTask]:
     """Yield the tasks of a file, in order, without running their own programs; raise `InputError` for a bad row.
 
     `first_row`: rows to skip. `n_shown_tests`: tests that a prompt shows; None: the default of the row's form.
+    `rows`: generated ones instead of the file's, with the generator's name as `path`.
     """
     stem = Path(path.name.removesuffix(".gz")).stem
     names: set[str] = set()
     n_unused = 0
     try:
-        for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
+        for number, row in enumerate(islice(rows or read_rows(path), first_row, None), 1 + first_row):
             where = f"{path}: row {number}"
             task = _task_of(row, numbered(stem, number), where, n_shown_tests)
             if task.task_id in names:
