@@ -170,7 +170,7 @@ def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Pat
     expected = {
         "no tests (empty)": 1,
         "its own program fails a test (wrong): assert half(2) == 1: it is false": 1,
-        "a hidden test makes only calls that the prompt shows (again): assert triple(1) == 3": 1,
+        "a hidden test makes only calls that prompts show (again): assert triple(1) == 3": 1,
     }
     assert records.notes(evaluated)["problems_left_out"] == expected
     assert [records.notes(part)["problems_left_out"] for part in parts] == [expected] * 2

@@ -75,7 +75,7 @@ def test_an_attempt_to_refine_is_compared_with_one_more_first_attempt(report: st
 
 def test_rows_that_give_no_task_are_counted_and_named(run: Checkout, report: str):
     reasons = [
-        "a hidden test makes only calls that the prompt shows (again): assert triple(1) == 3",
+        "a hidden test makes only calls that prompts show (again): assert triple(1) == 3",
         "its own program fails a test (wrong): assert half(2) == 1: it is false",
         "no tests (empty)",
     ]
