@@ -269,8 +269,12 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None, n_reve
     unseen = tuple(_not_repeating(task, task.shown, task.hidden))
     n_shown = len(shown) if n_shown is None else n_shown
     n_more = max(n_shown - len(shown), 0)
-    revealable, hidden = unseen[n_more : n_more + n_revealed], unseen[n_more + n_revealed :]
-    return replace(task, shown=(*shown[:n_shown], *unseen[:n_more]), hidden=hidden, revealable=revealable)
+    return replace(
+        task,
+        shown=(*shown[:n_shown], *unseen[:n_more]),
+        hidden=unseen[n_more + n_revealed :],
+        revealable=unseen[n_more : n_more + n_revealed],
+    )
 
 
 def _not_repeating(task: CodeTask, seen: tuple[str, ...], tests: tuple[str, ...]) -> list[str]:
