@@ -1,7 +1,7 @@
 """A domain: what a refining experiment refines. The engine asks it for tasks, prompts, grades, feedback and metrics.
 
     task       is shown by    first_turn  -> messages that ask for a program
-    answer     is graded by   grade       -> status, score on the checks that the prompt shows, solved or not
+    answer     is graded by   grade       -> status, score on the checks that prompts may show, solved or not
     attempt    becomes        feedback    -> text of the next turn: what its program gave, what was expected
 
 `arc` and `code` are domains, and so is a package of the user with the modules `domain`, which has a class `Domain`, and

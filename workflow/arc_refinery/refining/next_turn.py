@@ -148,7 +148,7 @@ def _twin(
 
 
 def best_incorrect(domain: Domain, attempts: Sequence[GradedAttempt], include_errors: bool) -> list[GradedAttempt]:
-    """Return the attempts to refine: those that ran and are wrong on a check that the prompt shows, best first.
+    """Return the attempts to refine: those that ran and are wrong on a check that a prompt may show, best first.
 
     With `include_errors`, those that raised follow. One per fingerprint; without one, per program.
     """
