@@ -80,7 +80,7 @@ ANSWERS = {
     "refine-turn2": {"double": "wSww", "largest": "SSww", "parity": "wwww", "mirror": "wwwS", "add": "wwww"},
     "trained-turn2": {"double": "SSww", "largest": "SSww", "parity": "Swww", "mirror": "SSSS", "add": "wwww"},
     "blind-turn2": {"double": "wwww", "largest": "wTww", "parity": "xxxx", "mirror": "Swww", "add": "wwww"},
-    "elsewhere-turn2": {"double": "nnnn", "largest": "wwww", "parity": "wwww", "mirror": "wwww", "add": "wwww"},
+    "fresh-turn2": {"double": "nnnn", "largest": "wwww", "parity": "wwww", "mirror": "wwww", "add": "wwww"},
     "twin-turn2": {"double": "wwww", "largest": "wwww", "parity": "wwww"},
 }
 
@@ -121,7 +121,7 @@ def settings(training_rows: str, rows: str, venv: str) -> dict[str, Any]:
                 {"name": "refine", "turns": [turn, turn]},
                 {"name": "blind", "turns": [turn, turn | {"feedback": "none"}]},
                 {"name": "twin", "turns": [turn, turn | {"feedback": "twin"}]},
-                {"name": "elsewhere", "turns": [turn, turn | {"feedback": "other-task"}]},
+                {"name": "fresh", "turns": [turn, turn | {"feedback": "fresh"}]},
                 {"name": "trained", "turns": [turn, turn | {"adapter": "trained"}]},
             ],
             "comparisons": [["trained", "refine"], ["refine", "blind"]],

@@ -51,11 +51,13 @@ def experiment(**changes: Any) -> Refining:
     ("changes", "stage", "place"),
     [
         ({"problems__n_tasks": 9}, "tasks", "problems.n_tasks"),
-        ({"problems__n_shown_tests": 2}, "tasks", "problems.n_shown_tests"),
+        ({"problems__n_shown_tests": 0}, "tasks", "problems.n_shown_tests"),
+        ({"problems__n_revealed": 2}, "tasks", "problems.n_revealed"),
         ({"sandbox__cpu_seconds": 3.0}, "tasks", "sandbox.cpu_seconds"),
         ({"evaluation__sets__0__first_row": 5}, "evaluation_tasks", "task_set.first_row"),
         ({"evaluation__sets__0__n_tasks": 7}, "evaluation_tasks", "task_set.n_tasks"),
         ({"evaluation__sets__0__n_shown_tests": 3}, "evaluation_tasks", "task_set.n_shown_tests"),
+        ({"evaluation__sets__0__n_revealed": 1}, "evaluation_tasks", "task_set.n_revealed"),
         ({"sandbox__cpu_seconds": 3.0}, "evaluation_tasks", "sandbox.cpu_seconds"),
         ({"refinement__form": "traceback"}, "refining_prompts", "refinement.form"),
         ({"refinement__form": "traceback"}, "training_prompts", "refinement.form"),
@@ -93,7 +95,7 @@ def test_a_key_reaches_its_jobs(changes: dict[str, Any], stage: str, place: str)
         ({"evaluation__arms__1__turns__1__form": "given"}, "form given failing-tests"),
         ({"evaluation__sets__0__source": "generator"}, "evaluation.sets.0.source file hub generator"),
         ({"evaluation__sets__0__path": None}, "evaluation.sets.0 path"),
-        ({"evaluation__sets__0__n_shown_tests": 0}, "n_shown_tests 0"),
+        ({"evaluation__sets__0__n_shown_tests": -1}, "n_shown_tests -1"),
         ({"evaluation__sets__0__first_row": -1}, "first_row -1"),
         ({"problems__max_side": 3}, "problems.max_side"),
         ({"arc": {"use_data_augmentation": True}}, "arc known key"),
@@ -180,7 +182,7 @@ def test_rows_that_give_no_task_are_counted_and_named_in_the_notes(tmp_path: Pat
     expected = {
         "no tests (empty)": 1,
         "its own program fails a test (wrong): assert half(2) == 1: it is false": 1,
-        "a hidden test makes only calls that the prompt shows (again): assert triple(1) == 3": 1,
+        "a hidden test makes only calls that prompts show (again): assert triple(1) == 3": 1,
     }
     assert records.notes(evaluated)["problems_left_out"] == expected
     assert [records.notes(part)["problems_left_out"] for part in parts] == [expected] * 2

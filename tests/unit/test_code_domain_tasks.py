@@ -421,14 +421,14 @@ def test_the_prompt_shows_the_setup_of_its_tests_alone(tmp_path: Path):
         (OWN | {"setup": "x ="}, "a test cannot"),
         (
             MBPP | {"challenge_test_list": ["assert  double( 2)==4"]},
-            "a hidden test makes only calls that the prompt shows",
+            "a hidden test makes only calls that prompts show",
         ),
         (
             MBPP | {"challenge_test_list": ["assert double(2) != 5"]},
-            "a hidden test makes only calls that the prompt shows",
+            "a hidden test makes only calls that prompts show",
         ),
-        (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test makes only calls that the prompt shows"),
-        (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test makes only calls that the prompt shows"),
+        (OWN | {"hidden_tests": OWN["tests"][:1]}, "a hidden test makes only calls that prompts show"),
+        (OWN | {"starter": "# assert triple(2) == 6\n"}, "a hidden test makes only calls that prompts show"),
         (MBPP | {"code": "def double(n): return 4"}, "its own program fails a test"),
         (OWN | {"reference": "def triple(n): exit()"}, "its own program fails a test"),
     ],

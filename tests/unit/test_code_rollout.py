@@ -1,6 +1,7 @@
 """On-policy turns of domain `code`: answers that were decided beforehand, executed, with the feedback between them."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,11 +36,13 @@ def executors() -> Iterator[Any]:
         yield opened
 
 
-def episode_of(executors: Any, *answers: str, domain: Domain = CODE, **changed: Any) -> tuple[Any, str]:
+def episode_of(
+    executors: Any, *answers: str, domain: Domain = CODE, task: CodeTask = TASK, **changed: Any
+) -> tuple[Any, str]:
     """Run one episode, and return it with the text of all its tokens."""
     tokenizer = bytewise(CHATML, "<|im_start|>", "<|im_end|>")
-    messages = tuple(first_turn(TASK, TEXTS))
-    prompt = Prompt("double/0", "double", 1, "", messages, "", 0, 1, TASK)
+    messages = tuple(first_turn(task, TEXTS))
+    prompt = Prompt("double/0", "double", 1, "", messages, "", 0, 1, task)
     sampling = Sampling(
         tokenizer, list(messages), *([[*ids_of(tokenizer, answer), tokenizer.eos_token_id]] for answer in answers)
     )
@@ -69,6 +72,17 @@ def test_a_program_is_refined_until_it_passes_all_tests(executors: Any) -> None:
     assert text.endswith(f"{WRONG}{between}{RIGHT}<|im_end|>")
     assert text.startswith(f"{BROKEN}<|im_end|>\n<|im_start|>user\nYour program raised SyntaxError")
     assert "-60" not in text and "-30" not in text  # the hidden test
+
+
+def test_each_turn_reveals_the_first_test_that_its_answer_fails(executors: Any) -> None:
+    task = replace(TASK, revealable=("assert double(7) == 14", "assert double(90) == 180"))
+    capped = "```python\ndef double(n):\n    return 2 * min(n, 50)\n```"
+    episode, text = episode_of(executors, LUCKY, capped, RIGHT, task=task)
+    assert [grade.score for grade in episode.grades] == [1 / 3, 2 / 3, 1.0]
+    first, second, _ = text.split("<|im_start|>assistant\n")
+    assert "passes 1 of 3 tests.\n\nassert double(7) == 14\ndouble(7) returned 9, expected 14\n\nCorrect" in first
+    assert "passes 2 of 3 tests.\n\nassert double(90) == 180\ndouble(90) returned 100, expected 180\n\n" in second
+    assert "90" not in first and "-60" not in text
 
 
 def test_a_program_that_passes_the_shown_tests_alone_has_nothing_to_refine(executors: Any) -> None:

@@ -213,10 +213,7 @@ def test_the_next_turn_continues_the_conversation_with_feedback(renderer: Render
 
     first = [("user", "spell ab"), ("assistant", "axxx")], [("user", "spell ef"), ("assistant", "exxx")]
     assert said() == [[*first[0], ("user", "axxx is wrong")], [*first[1], ("user", "exxx is wrong")]]
-    assert said(feedback="other-task") == [
-        [*first[0], ("user", "exxx is wrong")],
-        [*first[1], ("user", "axxx is wrong")],
-    ]
+    assert said(feedback="fresh") == [first[0][:1], first[1][:1]]
     nothing = ("user", "Write a corrected program.")
     assert said(feedback="none") == [[*first[0], nothing], [*first[1], nothing]]
 

@@ -118,17 +118,17 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
 def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
     config, prompts = "refining/config/evaluation.py", "refining/next_turn.py"
     door = "an arm's feedback"
-    package.change(door, config, '"none", "other-task"]', '"none", "other-task", "worst"]')
+    package.change(door, config, '"other-rule"]', '"other-rule", "worst"]')
     package.change(
         door, config, '    "none": "no results",\n', '    "none": "no results",\n    "worst": "the worst results",\n'
     )
     package.change(
         door,
         prompts,
-        '        case "other-task":\n',
-        '        case "worst":\n'
-        "            yield from ([(parent, parents[-1]) for parent in parents] for parents in with_parents)\n"
-        '        case "other-task":\n',
+        '            case "none":\n',
+        '            case "worst":\n'
+        "                yield [after(parent, parents[-1]) for parent in best]\n"
+        '            case "none":\n',
     )
     package.run(
         """

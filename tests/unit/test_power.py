@@ -19,7 +19,7 @@ from arc_refinery.evaluation.power import Plan
     [
         [],
         ["--configfile", "config/tool-use.yaml"],
-        ["--configfile", "config/code-trained.yaml"],
+        ["--configfile", "config/code-demo.yaml"],
         ["--configfile", "config/config.yaml", "--changed", "0.9"],
         ["--configfile", "config/multi-turn-rl.yaml", "--rate", "0.1"],
         ["--tasks", "500", "--rate", "0.1"],
@@ -28,7 +28,7 @@ from arc_refinery.evaluation.power import Plan
         ["--tasks", "100", "--changed", "0.02"],
         ["--tasks", "100", "--difference", "0.3"],
         ["--tasks", "100", "--changed", "0.05", "--difference", "0.2"],
-        ["--configfile", "config/code-trained.yaml", "--tasks", "400", "--difference", "0.7"],
+        ["--configfile", "config/code-demo.yaml", "--tasks", "400", "--difference", "0.7"],
         ["--configfile", "config/config.yaml", "--tasks", "5"],
     ],
     ids=[
@@ -64,11 +64,11 @@ def test_the_power_of_a_set_whose_size_is_given_and_of_trainings_that_differ(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.chdir(ROOT)
-    cli.parse(["doctor", "power", "--configfile", "config/code-trained.yaml", "--tasks", "352"]).run()
+    cli.parse(["doctor", "power", "--configfile", "config/code-demo.yaml", "--tasks", "352"]).run()
     assert "| 352 |" in capsys.readouterr().out
     rows = []
     for words in ([], ["--spread", "0"], ["--rate", "0.1"]):
-        cli.parse(["doctor", "power", "--configfile", "config/code-trained.yaml", "--tasks", "447", *words]).run()
+        cli.parse(["doctor", "power", "--configfile", "config/code-demo.yaml", "--tasks", "447", *words]).run()
         (row,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("| 447 "))
         rows.append([float(cell) for cell in row.strip("| ").split(" | ")[1:]])
     assumed, without, rarer = rows

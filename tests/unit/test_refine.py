@@ -12,7 +12,7 @@ from factories import ARC, first_turns, make_attempt, make_grid, make_task, make
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.errors import InputError, ModelError
+from arc_refinery.errors import ModelError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining import next_turn
 from arc_refinery.refining.config import FeedbackKind, History, Sampling
@@ -20,7 +20,7 @@ from arc_refinery.refining.domain import GradedAttempt
 from arc_refinery.refining.domains.arc.config import Showing
 from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template
 from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.next_turn import WITHOUT_TWIN, NextTurnPlan
+from arc_refinery.refining.next_turn import NextTurnPlan, without
 from arc_refinery.refining.prompts import Renderer
 
 HISTORY = get_args(History)
@@ -282,23 +282,48 @@ def test_a_task_without_parents_has_no_prompts(renderer: Renderer) -> None:
     assert {prompt.task_id for prompt in prompts} == {"open"}
 
 
-def test_controls_are_told_nothing_or_what_another_tasks_attempt_gave(renderer: Renderer) -> None:
-    wrong = make_grid("1"), make_grid("2"), make_grid("3")
-    attempts = [graded(prompt(a_task(name), renderer), f"{name}-1", wrong) for name in ("a", "b", "c")]
-    other = with_detail(attempts[1].verdict, train_outputs=(make_grid("4"), *wrong[1:]))
-    attempts[1] = attempts[1]._replace(verdict=other)
+def asked(attempts: list[GradedAttempt], feedback: FeedbackKind, renderer: Renderer) -> tuple[list[Prompt], Any]:
+    """The prompts that show this, one per parent, and what is counted."""
+    counts: Counter[str] = Counter()
+    plan = replace(PLAN, n_predictions=3, batch_size=1, n_parents=3, feedback=feedback)
+    return list(next_turn_prompts(attempts, plan, COMPACT, renderer, counts)), counts
 
-    def told(feedback: FeedbackKind) -> list[str]:
-        plan = replace(PLAN, n_predictions=2, feedback=feedback)
-        prompts = list(next_turn_prompts(attempts, plan, COMPACT, renderer))
-        assert [prompt.task_id for prompt in prompts] == ["a", "b", "c"]
-        assert [prompt.messages[-2]["content"] for prompt in prompts] == [f"my answer {name}-1" for name in "abc"]
-        return [prompt.messages[-1]["content"] for prompt in prompts]
 
-    real = told("real")
-    assert real[0] == real[2] != real[1]
-    assert told("other-task") == [real[2], real[0], real[1]]
-    assert told("none") == ["\nWrite a corrected program."] * 3
+def test_of_two_rules_a_control_shows_the_results_of_an_attempt_at_the_other(renderer: Renderer) -> None:
+    """`x-a` and `x-b` are a pair; `y-b` has no wrong attempt, and `z` no partner."""
+
+    def wrong(task: str, cell: str) -> GradedAttempt:
+        return graded(prompt(a_task(task), renderer), f"{task} {cell}", (make_grid(cell),) * 3)
+
+    solved = graded(prompt(a_task("y-b"), renderer), "y-b", train_correct_grids=1.0)
+    of_a = [wrong("x-a", cell) for cell in "129"]
+    attempts = [*of_a, wrong("x-b", "3"), wrong("y-a", "4"), solved, wrong("z", "5")]
+    real = {p.parent_id: p.messages[-1]["content"] for p in asked(attempts, "real", renderer)[0]}
+    prompts, counts = asked(attempts, "other-rule", renderer)
+    shown = [(p.task_id, p.messages[-2]["content"], p.messages[-1]["content"]) for p in prompts]
+    assert shown == [
+        ("x-a", "my answer x-a 1", real["x-b 3"]),
+        ("x-a", "my answer x-a 2", real["x-b 3"]),
+        ("x-a", "my answer x-a 9", real["x-b 3"]),
+        *(("x-b", "my answer x-b 3", real["x-a 1"]) for _ in range(3)),
+    ]
+    assert counts == {without("other-rule"): 2}
+
+
+def test_controls_show_nothing_or_the_first_turn_again(source: Prompt, renderer: Renderer) -> None:
+    attempts = [graded(source, name, (make_grid(name),) * 3) for name in "12"]
+    (one, two, _), counts = asked(attempts, "none", renderer)
+    assert one.messages[-1]["content"] == two.messages[-1]["content"] == "\nWrite a corrected program."
+    (one, two, again), _ = asked(attempts, "fresh", renderer)
+    assert one.text == two.text == again.text == source.text
+    assert [(p.turn, p.parent_id, p.detail == source.detail) for p in (one, two, again)] == [
+        (2, "1", True),
+        (2, "2", True),
+        (2, "1", True),
+    ]
+    assert not counts
+    # its feedback reveals no check
+    assert asked(attempts, "stale", renderer) == ([], {without("stale"): 1})
 
 
 def test_a_twin_is_the_next_wrong_attempt_with_other_results_in_this_prompts_form(
@@ -332,19 +357,7 @@ def test_a_twin_is_the_next_wrong_attempt_with_other_results_in_this_prompts_for
     assert told([a, b, c, d], counts, n_parents=1) == [("a", real(c))] * 4
     assert not counts
     assert told([a, b], counts) == []
-    assert counts == {WITHOUT_TWIN: 1}
-
-
-def test_with_one_task_there_is_no_other(source: Prompt, renderer: Renderer) -> None:
-    with pytest.raises(InputError, match="only one task"):
-        list(
-            next_turn_prompts(
-                [graded(source, "x", (make_grid("1"),) * 3)],
-                replace(PLAN, feedback="other-task"),
-                COMPACT,
-                renderer,
-            )
-        )
+    assert counts == {without("twin"): 1}
 
 
 def test_a_third_turn_refines_the_second_in_one_conversation(source: Prompt, renderer: Renderer) -> None:

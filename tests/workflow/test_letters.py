@@ -13,7 +13,7 @@ from arc_refinery.training.log import read_lines
 
 CONFIG = "tests/environments/letters.yaml"
 ON_PATH = {"PYTHONPATH": "tests/environments"}
-ARMS = ["independent", "refine-base", "refine-trained", "count", "no-feedback", "twin", "other-task"]
+ARMS = ["independent", "refine-base", "refine-trained", "count", "no-feedback", "twin", "fresh"]
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 
@@ -49,7 +49,7 @@ def test_its_report_has_arms_controls_and_intervals(finished: Checkout):
         assert row.count("%") == 4 and row.count("[") == 4  # solved, pass rate, unique and valid outputs
     differences = [line for line in report.splitlines() if " − `independent` | " in line and " / " in line]
     assert len(differences) == 3 * (len(ARMS) - 1)  # in tasks solved, at equal tokens without and with prompts
-    assert all(f"with `feedback: {kind}`" in report for kind in ("twin", "none", "other-task"))
+    assert all(f"with `feedback: {kind}`" in report for kind in ("twin", "none", "fresh"))
     assert "letters there" in report
     assert "right on all its letters" in report
     assert "| tasks of `words` | the row gives no task | 1 |" in report
@@ -58,15 +58,15 @@ def test_its_report_has_arms_controls_and_intervals(finished: Checkout):
 
 
 def test_each_kind_of_feedback_reaches_the_model(finished: Checkout):
-    arms = ("refine-base", "count", "no-feedback", "twin", "other-task")
-    named, counted, none, twin, other = (asked(finished, f"words/{arm}-turn2") for arm in arms)
+    arms = ("refine-base", "count", "no-feedback", "twin", "fresh")
+    named, counted, none, twin, fresh = (asked(finished, f"words/{arm}-turn2") for arm in arms)
     assert all(text.startswith("Your text lacks ") for text in [*named.values(), *counted.values()])
     assert not any("of the letters" in text for text in named.values())
     assert all("of the letters" in text for text in counted.values())
     assert set(none.values()) == {"Write a better text."}
     assert all(twin[task] != text for task, text in named.items() if task in twin)
-    assert sorted(other.values()) == sorted(named.values())
-    assert other != named
+    assert fresh.keys() == named.keys()
+    assert all(text.startswith("Write a text with the letters ") for text in fresh.values())
 
 
 def test_attempts_have_the_domains_column(finished: Checkout):

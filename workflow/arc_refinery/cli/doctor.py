@@ -83,7 +83,7 @@ class Power(Command):
 
     Examples:
         arc-refinery doctor power --configfile config/multi-turn-rl.yaml --difference 0.015
-        arc-refinery doctor power --configfile config/code-trained.yaml --tasks 447 --rate 0.4 --spread 0.03
+        arc-refinery doctor power --configfile config/code-demo.yaml --tasks 447 --rate 0.4 --spread 0.03
         arc-refinery doctor power --tasks 500 --changed 0.2
     """
 

@@ -79,7 +79,7 @@ class Verdict:
     status: str  # no_code, or the sandbox's verdict
     error: str
     fingerprint: str  # hash of what the program gave for the inputs that the prompt shows; empty unless status is ok
-    score: float  # share of the checks that the prompt shows that are right, 0..1
+    score: float  # share of the checks that the prompt shows, or feedback may reveal, that are right, 0..1
     solved: bool  # right on all checks, hidden ones included
 
 

@@ -1,7 +1,7 @@
 """A domain: what a refining experiment refines. The engine asks it for tasks, prompts, grades, feedback and metrics.
 
     task       is shown by    first_turn  -> messages that ask for a program
-    answer     is graded by   grade       -> status, score on the checks that the prompt shows, solved or not
+    answer     is graded by   grade       -> status, score on the checks that prompts may show, solved or not
     attempt    becomes        feedback    -> text of the next turn: what its program gave, what was expected
 
 `arc` and `code` are domains, and so is a package of the user with the modules `domain`, which has a class `Domain`, and
@@ -240,23 +240,31 @@ class Domain:
         """Return a text that asks for another answer and says nothing on the first one: a control."""
         return "Write a corrected program."
 
-    def other_grade(self, own: Any, other: Any) -> Any:
-        """Return the grade whose feedback the control `other-task` shows; default: that of the other task's attempt.
+    def stale(self, prompt: Any, grade: Any) -> Any | None:
+        """Return a grade whose feedback reveals the first revealable check that is right instead; None without one.
 
-        It must not tell which task it is of, or the model may work on that one.
+        What the control `stale` shows; feedback may reveal checks that the first turn does not show.
         """
-        return other
+        return None
 
-    def next_turn(self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Any) -> Question:
+    def fresh(self, parent: GradedAttempt, wording: Any) -> Question:
+        """Return the first turn again, with the check that feedback on this attempt reveals: the control `fresh`.
+
+        Default, of a domain whose feedback reveals none: as it was.
+        """
+        return Question(opening(list(parent.prompt.messages)), parent.prompt.detail)
+
+    def next_turn(
+        self, parent: GradedAttempt, executed: GradedAttempt | None, history: str, wording: Any, grade: Any = None
+    ) -> Question:
         """Return the conversation that asks to refine an attempt.
 
-        `executed` is the attempt whose feedback it shows, of another task in a control; None: no feedback.
+        `executed` is the attempt whose feedback it shows, another one in a control; None: no feedback. `grade` is that
+        attempt's, unless a control shows another one.
         """
         feedback = self.no_feedback(wording)
         if executed:
-            grade = self.grade_of(executed)
-            if executed.prompt.task_id != parent.prompt.task_id:
-                grade = self.other_grade(self.grade_of(parent), grade)
+            grade = self.grade_of(executed) if grade is None else grade
             with self.calling("feedback", executed.attempt.attempt_id):
                 feedback = self.feedback(executed.prompt, grade, wording)
         earlier = list(parent.prompt.messages)

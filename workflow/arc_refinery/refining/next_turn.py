@@ -1,6 +1,7 @@
 """Prompts of turn 2 and later: incorrect attempts, best first, with their execution results.
 
-Hidden checks are not used: attempts are selected by the checks that prompts show, and feedback is on those alone.
+Hidden checks are not used: attempts are selected by the checks that prompts show, or that feedback may reveal, and
+feedback is on those alone.
 A second turn of ARC, for the embedded model, on a task with one train pair (domains/arc/prompts/template.py):
 
     <|user|>
@@ -19,15 +20,14 @@ A second turn of ARC, for the embedded model, on a task with one train pair (dom
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, groupby, islice
 from typing import Any, assert_never
 
-from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import FeedbackKind, History
-from arc_refinery.refining.domain import Domain, GradedAttempt
+from arc_refinery.refining.domain import Domain, GradedAttempt, Question
 from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Status
@@ -47,10 +47,17 @@ class NextTurnPlan:
     history: History = "whole"
 
 
-WITHOUT_TWIN = "n_tasks_without_twin"  # all of whose parents have the same results
+# Controls that some tasks have no prompts for, and why
+LEFT_OUT: Mapping[FeedbackKind, str] = {
+    "twin": "no two wrong attempts have different results, so there is no twin",
+    "stale": "no wrong attempt that is refined passes a check that feedback may reveal",
+    "other-rule": "there is no wrong attempt at a paired task",
+}
 
-# An attempt to refine, and the one whose feedback is shown
-Refined = tuple[GradedAttempt, GradedAttempt | None]
+
+def without(control: FeedbackKind) -> str:
+    """Return the note, in a file of prompts, on the number of tasks that are left out."""
+    return f"n_tasks_without_{control}"
 
 
 def next_turn_prompts(
@@ -63,19 +70,21 @@ def next_turn_prompts(
 ) -> Iterator[Prompt]:
     """Yield the next turn's prompts, none for tasks without parents; in `graded`, a task's attempts are consecutive.
 
-    `counts` counts the tasks `WITHOUT_TWIN`, which have no prompts with the feedback `twin`.
+    `counts` counts the tasks `without` what the control shows, which have no prompts.
     """
     with_parents = (
         parents
         for _, attempts in groupby(graded, key=lambda parent: parent.attempt.task_id)
         if (parents := best_incorrect(domain, list(islice(attempts, plan.n_considered)), plan.include_errors))
     )
-    for refined in _with_executed(domain, with_parents, plan, wording, Counter() if counts is None else counts):
-        for start, (parent, executed) in zip(range(0, plan.n_predictions, plan.batch_size), cycle(refined)):
+    for asked in _questions(domain, with_parents, plan, wording):
+        if not asked and counts is not None:
+            counts[without(plan.feedback)] += 1
+        for start, (parent, question) in zip(range(0, plan.n_predictions, plan.batch_size), cycle(asked)):
             number = start // plan.batch_size
             yield rendered(
                 domain.prompt_class,
-                domain.next_turn(parent, executed, plan.history, wording),
+                question,
                 f"{parent.prompt.task_id}/{plan.branch}-{number:03d}",
                 parent.prompt.task_id,
                 min(plan.batch_size, plan.n_predictions - start),
@@ -85,37 +94,45 @@ def next_turn_prompts(
             )
 
 
-def _with_executed(
-    domain: Domain,
-    with_parents: Iterable[list[GradedAttempt]],
-    plan: NextTurnPlan,
-    wording: Any,
-    counts: Counter[str],
-) -> Iterator[Sequence[Refined]]:
-    """Yield the best parents of each task, at least one, with the attempts whose feedback is shown."""
-    match plan.feedback:
-        case "real":
-            yield from ([(parent, parent) for parent in parents[: plan.n_parents]] for parents in with_parents)
-        case "none":
-            yield from ([(parent, None) for parent in parents[: plan.n_parents]] for parents in with_parents)
-        case "twin":
-            for parents in with_parents:
-                twins = [
-                    _twin(domain, parents, index, plan, wording) for index in range(min(len(parents), plan.n_parents))
-                ]
-                if twins[0]:  # then all parents have one: some differ
-                    yield list(zip(parents, twins, strict=False))
-                else:
-                    counts[WITHOUT_TWIN] += 1
-        case "other-task":
-            tasks = [parents[: plan.n_parents] for parents in with_parents]
-            if len(tasks) == 1:
-                raise InputError("feedback other-task: only one task has incorrect attempts, but two are needed")
-            for parents, others in zip(tasks, tasks[-1:] + tasks[:-1], strict=True):
-                n_prompts = -(-plan.n_predictions // plan.batch_size)
-                yield list(islice(zip(cycle(parents), cycle(others)), n_prompts))
-        case _:
-            assert_never(plan.feedback)
+def _questions(
+    domain: Domain, with_parents: Iterable[list[GradedAttempt]], plan: NextTurnPlan, wording: Any
+) -> Iterator[list[tuple[GradedAttempt, Question]]]:
+    """Yield the best parents of each task, each with what is asked; none of a task that the control leaves out."""
+
+    def after(parent: GradedAttempt, executed: GradedAttempt | None, *grade: Any) -> tuple[GradedAttempt, Question]:
+        return parent, domain.next_turn(parent, executed, plan.history, wording, *grade)
+
+    paired: dict[str, list[GradedAttempt]] = {}
+    if plan.feedback == "other-rule":
+        with_parents = [parents[: plan.n_parents] for parents in with_parents]
+        paired = {_partner(parents[0].attempt.task_id): parents for parents in with_parents}
+    for parents in with_parents:
+        best = parents[: plan.n_parents]
+        match plan.feedback:
+            case "real":
+                yield [after(parent, parent) for parent in best]
+            case "none":
+                yield [after(parent, None) for parent in best]
+            case "fresh":
+                yield [(parent, domain.fresh(parent, wording)) for parent in best]
+            case "twin":
+                twins = [_twin(domain, parents, index, plan, wording) for index in range(len(best))]
+                yield [after(*both) for both in zip(best, twins, strict=True) if both[1]]  # all have one, or none
+            case "stale":
+                grades = [domain.stale(parent.prompt, domain.grade_of(parent)) for parent in best]
+                both = zip(best, grades, strict=True)
+                yield [after(parent, parent, grade) for parent, grade in both if grade is not None]
+            case "other-rule":
+                others = paired.get(parents[0].attempt.task_id, [])
+                yield [after(parent, other) for parent, other in zip(best, cycle(others))]
+            case _:
+                assert_never(plan.feedback)
+
+
+def _partner(task_id: str) -> str:
+    """Return the id of the paired task, with the other rule: `sum-a` of `sum-b`; empty if the id has no such end."""
+    ends = {"-a": "-b", "-b": "-a"}
+    return task_id[:-2] + ends[task_id[-2:]] if task_id[-2:] in ends else ""
 
 
 def _twin(
@@ -131,7 +148,7 @@ def _twin(
 
 
 def best_incorrect(domain: Domain, attempts: Sequence[GradedAttempt], include_errors: bool) -> list[GradedAttempt]:
-    """Return the attempts to refine: those that ran and are wrong on a check that the prompt shows, best first.
+    """Return the attempts to refine: those that ran and are wrong on a check that a prompt may show, best first.
 
     With `include_errors`, those that raised follow. One per fingerprint; without one, per program.
     """

@@ -23,11 +23,13 @@ from arc_refinery.refining.config.tasks import TaskSet
 
 # Feedback in a refining prompt: the results of executing the attempt or, in a control, something else. The twin is the
 # neutral placebo: text of the same form on the same task, so only a model that reads its results refines worse with it.
-FeedbackKind = Literal["real", "twin", "none", "other-task"]
+FeedbackKind = Literal["real", "twin", "none", "fresh", "stale", "other-rule"]
 CONTROLS: Mapping[FeedbackKind, str] = {
     "twin": "the results of another wrong attempt at the same task",
     "none": "no results",
-    "other-task": "the results of an attempt at another task, which may mislead",
+    "fresh": "the first turn again, without the program, with the check that feedback reveals",
+    "stale": "the results, but revealing a check that the program passes",
+    "other-rule": "the results of a wrong attempt at the paired task, `-a` of `-b`, of the same text and another rule",
 }
 
 

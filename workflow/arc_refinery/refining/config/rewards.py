@@ -27,7 +27,7 @@ class Grade:
 
     @property
     def score(self) -> float:
-        """Share of the checks that the prompt shows that are right, 0..1."""
+        """Share of the checks that the prompt shows, or feedback may reveal, that are right, 0..1."""
         raise NotImplementedError
 
     @property

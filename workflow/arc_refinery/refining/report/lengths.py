@@ -18,7 +18,7 @@ from arc_refinery.evaluation.attempts import Results
 from arc_refinery.files import atomic_write
 from arc_refinery.refining.config import Refining
 from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.next_turn import WITHOUT_TWIN
+from arc_refinery.refining.next_turn import LEFT_OUT, without
 from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import listed, markdown_table, write_csv
 
@@ -134,10 +134,9 @@ def _why_missing(paths: Sequence[Path]) -> str:
             f"{span([entry.n_dropped for entry in dropped])} of {span([len(entry.n_tokens) for entry in dropped])} "
             f"prompts are too long ({span(lengths.tolist())} tokens; `model.window` leaves {dropped[0].allowed:,})"
         )
-    if without_twin := [n for path in paths if (n := records.notes(path).get(WITHOUT_TWIN))]:
-        reasons.append(
-            f"on {span(without_twin)} of them, no two wrong attempts have different results, so there is no twin"
-        )
+    for control, why in LEFT_OUT.items():
+        if numbers := [n for path in paths if (n := records.notes(path).get(without(control)))]:
+            reasons.append(f"on {span(numbers)} of them, {why}")
     return " and ".join(reasons) or "the file of prompts does not say why"
 
 

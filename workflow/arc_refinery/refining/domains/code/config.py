@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import PositiveInt, Seed
+from arc_refinery.config.base import NonNegativeInt, PositiveInt, Seed
 from arc_refinery.config.sampling import RowsFile
 from arc_refinery.refining.config import tasks
 from arc_refinery.refining.config.evaluation import Evaluation
@@ -14,10 +14,10 @@ from arc_refinery.refining.config.rewards import Grade, by_name, score, solved
 from arc_refinery.refining.config.rows import RowsExperiment, RowsSet
 
 PLAIN = "plain"
-FeedbackForm = Literal["failing-tests", "traceback", "verdict-only"]
+FeedbackForm = Literal["failing-tests", "expected-only", "traceback", "verdict-only"]
 FORMS: tuple[FeedbackForm, ...] = get_args(FeedbackForm)
 TEXTS = (
-    *("system", "task", "starter", "tests", "request"),  # first turn
+    *("system", "task", "starter", "tests", "names", "request"),  # first turn
     *("passed", "returned", "compared", "raised", "not_run", "traceback", "frame", "correct"),  # later turns
 )
 
@@ -28,8 +28,12 @@ def wording_files(name: str) -> list[Path]:
 
 
 N_SHOWN = (
-    "Tests that a prompt shows, from the first; default: one, of HumanEval the docstring's, of your own rows with "
-    "`hidden_tests` all `tests`. Hidden ones decide, too, whether a task is solved."
+    "Tests that a first turn shows, from the first; 0: none, it names the functions. Default: one, of HumanEval the "
+    "docstring's, of your own rows with `hidden_tests` all `tests`. Hidden ones decide, too, whether a task is solved."
+)
+N_REVEALED = (
+    "Tests after the shown ones, besides `revealed_tests` of your own rows, that feedback may reveal: the first that "
+    "fails. The others are hidden. Rewards, ranks and metrics count these among the shown ones."
 )
 
 
@@ -48,7 +52,8 @@ class Rows(RowsFile):
         description="`file`: rows on disk; `hub`: a data set of the hub; `two-rules`: generated pairs of tasks with "
         "one text and two rules; only revealed tests tell which one is meant.",
     )
-    n_shown_tests: PositiveInt | None = Field(None, description=N_SHOWN)
+    n_shown_tests: NonNegativeInt | None = Field(None, description=N_SHOWN)
+    n_revealed: NonNegativeInt = Field(0, description=N_REVEALED)
     n_tasks: PositiveInt | None = Field(
         None, description="Number of tasks, from the first; default: all. For `two-rules`: needed, and even."
     )

@@ -49,12 +49,12 @@ class Domain(domain.Domain):
     ) -> Iterator[CodeTask]:
         """Yield the tasks whose own programs pass; count other rows by reason, and name the first ones."""
         path, n_shown, n_wanted = Path(source.path or source.source), source.n_shown_tests, source.n_tasks
-        n_pairs = (first_row + int(n_wanted or 0)) // 2
+        n_pairs, n_revealed = (first_row + int(n_wanted or 0)) // 2, source.n_revealed
         rows = two_rules.rows(n_pairs, source.seed) if source.source == two_rules.NAME else None
         left_out: LeftOutRows = {}
         with self.executors(sandbox, n_jobs) as executors:
             try:
-                yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted, rows)  # type: ignore[arg-type]
+                yield from usable_tasks(path, n_shown, executors, left_out, first_row, n_wanted, n_revealed, rows)  # type: ignore[arg-type]
             finally:  # also if only the first ones are wanted
                 counts.update(described(left_out))
 
@@ -85,19 +85,15 @@ class Domain(domain.Domain):
     def feedback(self, prompt: Prompt, grade: CodeGrade, texts: Wording) -> str:
         return feedback.feedback(grade, texts)
 
-    def other_grade(self, own: CodeGrade, other: CodeGrade) -> CodeGrade:
-        """Return the own failing tests, with what the other program gave on its failing tests.
+    def stale(self, prompt: Prompt, grade: CodeGrade) -> CodeGrade | None:
+        passed = next((test for test in grade.revealable if test.outcome == AssertOutcome.passed), None)
+        return None if passed is None else replace(grade, stale=passed)
 
-        The texts of the other task's tests are not shown: a model writes the function that they call.
-        """
-        results = [test for test in other.shown if test.outcome != AssertOutcome.passed]
-        shown = tuple(
-            test
-            if test.outcome == AssertOutcome.passed
-            else feedback.with_results(test, results[number % len(results) :] + results)
-            for number, test in enumerate(own.shown)
-        )
-        return replace(own, shown=shown)
+    def fresh(self, parent: GradedAttempt, texts: Wording) -> Question:
+        task = parent.prompt.detail
+        revealed = feedback.revealed(self.grade_of(parent), texts)
+        shown = (*task.shown, revealed.test) if revealed else task.shown
+        return Question(wording.first_turn(replace(task, shown=shown), texts), task)
 
     def no_feedback(self, texts: Wording) -> str:
         return texts.correct
@@ -120,7 +116,7 @@ class Domain(domain.Domain):
 
     def grade_of(self, graded: GradedAttempt) -> CodeGrade:
         verdict = graded.verdict
-        return CodeGrade(verdict.status, verdict.error, None, verdict.detail.shown)
+        return CodeGrade(verdict.status, verdict.error, None, verdict.detail.shown, verdict.detail.revealable)
 
     # Metrics
 
@@ -143,8 +139,8 @@ class Domain(domain.Domain):
         "- A program that raises an exception in a test has valid outputs, too; one that fails before it is called, or "
         "is stopped, has none. Outputs are what it gives on the shown tests.\n"
         "- **tests passed**: share of a task's tests that an attempt passes, 0 if it has no program; **shown tests "
-        "passed**, **hidden tests passed**: of those that the prompt shows, and of the others; **passes shown**: "
-        "attempts that pass all shown tests.\n"
+        "passed**, **hidden tests passed**: of those that the prompt shows or feedback may reveal, and of the others; "
+        "**passes shown**: attempts that pass all shown tests.\n"
         "- **shown_is_correct**: tasks with an attempt that passes all shown tests; **solved**: tasks with one that "
         "passes all tests."
     )
@@ -166,12 +162,13 @@ class Domain(domain.Domain):
         if verdict.status != Status.ok:
             yield verdict.error or verdict.status
         n_hidden_passed = round(detail.hidden_passed * detail.n_hidden)
-        n_passed = sum(test.outcome == AssertOutcome.passed for test in detail.shown)
+        n_passed = sum(test.outcome == AssertOutcome.passed for test in detail.visible)
+        shown = "shown or revealable" if detail.revealable else "shown"
         yield (
-            f"passes {n_passed} of {len(detail.shown)} shown tests and {n_hidden_passed} of {detail.n_hidden} hidden "
-            "tests"
+            f"passes {n_passed} of {len(detail.visible)} {shown} tests and {n_hidden_passed} of {detail.n_hidden} "
+            "hidden tests"
         )
-        for test in detail.shown:
+        for test in detail.visible:
             if test.outcome != AssertOutcome.passed:
                 gave = ", ".join(f"{value.call} gave {value.value}" for value in test.values)
                 yield f"  {test.test}: {'; '.join(filter(None, [gave, test.error])) or test.outcome}"

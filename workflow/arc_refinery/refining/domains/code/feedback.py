@@ -1,11 +1,16 @@
 """Feedback of domain `code`: what a program gave on the shown tests, and nothing about the hidden ones.
 
-A program that returns 5 for `double(3)`, and one that divides by zero:
+Of the tests that it may reveal, it shows the first one that fails, as if it had been shown before. The control `stale`
+reveals one that passes instead. A program that returns 5 for `double(3)`, and one that divides by zero:
 
 failing-tests   Your program passes 1 of 2 tests.             Your program passes 0 of 1 tests.
 
                 assert double(3) == 6                         assert double(3) == 6
                 double(3) returned 5, expected 6              double(3) raised ZeroDivisionError: [...] (line 2)
+
+expected-only   Your program passes 1 of 2 tests.             Your program passes 0 of 1 tests.
+
+                assert double(3) == 6                         assert double(3) == 6
 
 traceback       Traceback (most recent call last):            Traceback (most recent call last):
                   File "test.py", line 2                        File "test.py", line 1
@@ -18,8 +23,6 @@ verdict-only    Your program passes 1 of 2 tests.             Your program passe
 """
 
 import ast
-from collections.abc import Sequence
-from dataclasses import replace
 
 from arc_refinery.asserts.run import AssertOutcome
 from arc_refinery.refining.domains.code.grading import CodeGrade, ShownTest
@@ -29,34 +32,38 @@ from arc_refinery.refining.prompts import fill
 
 def feedback(grade: CodeGrade, wording: Wording) -> str:
     """Return what the model reads about its program, in the wording's form."""
-    failing = [(number, test) for number, test in enumerate(grade.shown, 1) if test.outcome != AssertOutcome.passed]
-    n_passed = len(grade.shown) - len(failing)
-    passed = fill(wording.passed, {"n_passed": n_passed, "n_tests": len(grade.shown)})
-    first = failing[0][1] if failing else None
-    if wording.form == "verdict-only":
-        parts = [passed]
-    elif wording.form == "traceback":
-        same = first is not None and first.is_before_call
-        parts = [_traceback(number, test, wording) for number, test in (failing[:1] if same else failing)]
-    elif first and first.is_before_call:  # then no test was run
-        parts = [fill(wording.not_run, {"error": _error(first), "code": first.code}).rstrip()]
-    else:
-        parts = [passed, *(f"{test.test}\n{_result(test, wording)}" for _, test in failing)]
+    numbered = enumerate(grade.shown, 1)
+    failing = [(number, test) for number, test in numbered if test.outcome != AssertOutcome.passed]
+    if test := revealed(grade, wording):
+        failing.append((len(grade.shown) + 1, test))
+    passed = fill(wording.passed, {"n_passed": grade.n_visible_passed, "n_tests": len(grade.visible)})
+    not_called = next((test for test in grade.visible if test.is_before_call), None)  # then no test was run
+    match wording.form:
+        case "verdict-only":
+            parts = [passed]
+        case "expected-only":
+            parts = [passed, *(test.test for _, test in failing)]
+        case "traceback" if not_called:
+            parts = [_traceback(0, not_called, wording)]
+        case "traceback":
+            parts = [_traceback(number, test, wording) for number, test in failing]
+        case "failing-tests" if not_called:
+            parts = [fill(wording.not_run, {"error": _error(not_called), "code": not_called.code}).rstrip()]
+        case "failing-tests":
+            parts = [passed, *(f"{test.test}\n{_result(test, wording)}" for _, test in failing)]
     return "\n\n".join(filter(None, [*parts, wording.correct]))
 
 
-def with_results(test: ShownTest, results: Sequence[ShownTest]) -> ShownTest:
-    """Return a test with the first of these results, of another task's tests, that is not what the test expects."""
-    call, expected = _equality(test.test)
-    calls = [value.call for value in test.values] or [test.raised or call or test.test]
-    others = (result for result in results if expected not in [value.value for value in result.values])
-    result = next(others, results[0])
-    values = tuple(replace(value, call=own) for value, own in zip(result.values, calls, strict=False))
-    return replace(result, test=test.test, values=values, raised=calls[0] if result.raised else "")
+def revealed(grade: CodeGrade, wording: Wording) -> ShownTest | None:
+    """Return the test that feedback shows and the first turn does not; None of a program that could not be called."""
+    if wording.form == "verdict-only":
+        return None
+    failing = (test for test in grade.revealable if test.outcome != AssertOutcome.passed and not test.is_before_call)
+    return grade.stale or next(failing, None)
 
 
 def _result(test: ShownTest, wording: Wording) -> str:
-    """Return what a failing test gave: values and an exception, or why it was stopped."""
+    """Return what a test gave: values and an exception, or why it was stopped."""
     call, expected = _equality(test.test)
     lines = [
         fill(
@@ -82,6 +89,8 @@ def _equality(test: str) -> tuple[str, str]:
 
 
 def _traceback(number: int, test: ShownTest, wording: Wording) -> str:
+    if test.outcome == AssertOutcome.passed:  # the control `stale`: Python would print nothing
+        return f"{test.test}\n{_result(test, wording)}"
     frames = [("test.py", number, test.test)] if not test.is_before_call else []
     frames += [("program.py", test.line, test.code)] if test.line else []
     lines = [fill(wording.frame, {"file": file, "line": line, "code": code}) for file, line, code in frames]

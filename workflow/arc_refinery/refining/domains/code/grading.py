@@ -1,10 +1,11 @@
-"""Grade answers of domain `code`: take out the program, run it on the shown tests, then on the hidden ones.
+"""Grade answers of domain `code`: take out the program, run it on the tests that prompts may show, then on hidden ones.
 
 answer   "```python\\ndef double(n):\\n    return n + 2\\n```", on a task that shows `assert double(3) == 6`
 grade    status "ok", score 0.0, shown ("assert double(3) == 6", failed, double(3) gave "5"), hidden_passed 0.5
 
-Each shown test runs in a process of its own, on servers that never receive a hidden test, so that what a program gives
-there cannot depend on these: a program that never ends on a hidden test has its shown values all the same. The hidden
+Each shown test, and each that feedback may reveal, runs in a process of its own, on servers that never receive a hidden
+test, so that what a program gives there cannot depend on these: a program that never ends on a hidden test has its
+shown values all the same. The score is the share of both that pass. The hidden
 tests run together; a program that does not end on one of them passes none. Values are compared where no program runs
 (asserts/run.py).
 """
@@ -31,7 +32,7 @@ FAILURES_TO_REFINE = tuple(
 )  # statuses whose error says what to correct
 _AT_ONCE = 250  # answers, or rows, in memory
 
-Executors = tuple[Executor, Executor, Executor]  # for programs on shown tests, on hidden ones, and for comparisons
+Executors = tuple[Executor, Executor, Executor]  # for programs on visible tests, on hidden ones, and for comparisons
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class ShownValue:
 
 @dataclass(frozen=True, slots=True)
 class ShownTest:
-    """A shown test, and what a program gave."""
+    """A test that is, or may be, in a prompt, and what a program gave."""
 
     test: str
     outcome: str  # an `AssertOutcome`
@@ -61,11 +62,16 @@ class CodeDetail:
     """A verdict's part that is the domain's."""
 
     passed: float  # share of all tests that pass, 0..1
-    shown_passed: float
+    shown_passed: float  # revealable ones included
     hidden_passed: float
     n_hidden: int
     shown_raised: float  # share of the shown tests with a call that raises
     shown: tuple[ShownTest, ...]
+    revealable: tuple[ShownTest, ...] = ()
+
+    @property
+    def visible(self) -> tuple[ShownTest, ...]:
+        return self.shown + self.revealable
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +86,33 @@ class Verdict(records.Verdict):
 
 @dataclass(frozen=True, slots=True)
 class CodeGrade(Grade):
-    """Result of executing one answer; its status is ok if the program and its calls of the shown tests ended."""
+    """Result of executing one answer; its status is ok if the program and its calls of the visible tests ended."""
 
     shown: tuple[ShownTest, ...] = ()
+    revealable: tuple[ShownTest, ...] = ()
+    stale: ShownTest | None = None  # that feedback reveals instead of the first revealable one that fails
     n_hidden: int = 0
     n_hidden_passed: int = 0
-    fingerprint: str = ""  # equal for programs that give the same on the shown tests; empty unless valid
-    first_failing: tuple[str, AssertResult] | None = None  # and its test, if that is shown
+    fingerprint: str = ""  # equal for programs that give the same on the visible tests; empty unless valid
+    first_failing: tuple[str, AssertResult] | None = None  # and its test, if that is visible
 
     @property
-    def n_shown_passed(self) -> int:
-        return sum(test.outcome == AssertOutcome.passed for test in self.shown)
+    def visible(self) -> tuple[ShownTest, ...]:
+        return self.shown + self.revealable
+
+    @property
+    def n_visible_passed(self) -> int:
+        return sum(test.outcome == AssertOutcome.passed for test in self.visible)
 
     @property
     def score(self) -> float:
-        """Share of the shown tests that pass."""
-        return self.n_shown_passed / max(len(self.shown), 1)
+        """Share of the shown and revealable tests that pass."""
+        return self.n_visible_passed / max(len(self.visible), 1)
 
     @property
     def passed(self) -> float:
         """Share of all tests that pass."""
-        return (self.n_shown_passed + self.n_hidden_passed) / max(len(self.shown) + self.n_hidden, 1)
+        return (self.n_visible_passed + self.n_hidden_passed) / max(len(self.visible) + self.n_hidden, 1)
 
     @property
     def hidden_score(self) -> float:
@@ -113,8 +125,10 @@ class CodeGrade(Grade):
 
     @property
     def detail(self) -> CodeDetail:
-        raised = sum(bool(test.raised) for test in self.shown) / max(len(self.shown), 1)
-        return CodeDetail(self.passed, self.score, self.hidden_score, self.n_hidden, raised, self.shown)
+        raised = sum(bool(test.raised) for test in self.visible) / max(len(self.visible), 1)
+        return CodeDetail(
+            self.passed, self.score, self.hidden_score, self.n_hidden, raised, self.shown, self.revealable
+        )
 
 
 def program(text: str, task: CodeTask) -> str | None:
@@ -142,22 +156,20 @@ def grade_programs(
     programs: Sequence[str | None], tasks: Sequence[CodeTask], executors: Executors
 ) -> Iterator[CodeGrade]:
     """Yield a grade per program, in order; None is an answer without one."""
-    shown_runs = [
-        (index, test) for index, task in enumerate(tasks) for test in task.shown if programs[index] is not None
-    ]
-    for_shown, for_hidden, graders = executors
-    suites = [tasks[index].suite([test]) for index, test in shown_runs]
-    reports = run_asserts([programs[i] for i, _ in shown_runs], suites, for_shown, graders, with_texts=True)
-    shown: dict[int, list[AssertResult]] = {}
-    for (index, _), report in zip(shown_runs, reports, strict=True):
-        shown.setdefault(index, []).extend(report.asserts)
-    # a program that ended on no shown test is not run again
-    hidden_runs = [index for index, results in shown.items() if any(result.calls for result in results)]
+    runs = [(index, test) for index, task in enumerate(tasks) for test in task.visible if programs[index] is not None]
+    for_visible, for_hidden, graders = executors
+    suites = [tasks[index].suite([test]) for index, test in runs]
+    reports = run_asserts([programs[i] for i, _ in runs], suites, for_visible, graders, with_texts=True)
+    visible: dict[int, list[AssertResult]] = {}
+    for (index, _), report in zip(runs, reports, strict=True):
+        visible.setdefault(index, []).extend(report.asserts)
+    # a program that ended on none of them is not run again
+    hidden_runs = [index for index, results in visible.items() if any(result.calls for result in results)]
     suites = [tasks[index].suite(tasks[index].hidden) for index in hidden_runs]
     reports = run_asserts([programs[i] for i in hidden_runs], suites, for_hidden, graders)
     hidden = dict(zip(hidden_runs, reports, strict=True))
     for index, (code, task) in enumerate(zip(programs, tasks, strict=True)):
-        yield _grade(code, task, shown[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)
+        yield _grade(code, task, visible[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)
 
 
 def usable_tasks(
@@ -167,6 +179,7 @@ def usable_tasks(
     left_out: LeftOutRows,
     first_row: int = 0,
     n_wanted: int | None = None,
+    n_revealed: int = 0,
     rows: Iterable[Any] | None = None,
 ) -> Iterator[CodeTask]:
     """Yield the first tasks of a file whose own programs pass all tests; raise `InputError` if there is none.
@@ -174,9 +187,9 @@ def usable_tasks(
     No row is read behind the last task of those that are wanted.
     """
     n_tasks = 0
-    remaining = read_tasks(path, n_shown_tests, left_out, first_row, rows)
+    remaining = read_tasks(path, n_shown_tests, left_out, first_row, n_revealed, rows)
     while batch := list(islice(remaining, _AT_ONCE if n_wanted is None else min(_AT_ONCE, n_wanted - n_tasks))):
-        suites = [task.suite(task.shown + task.hidden) for task in batch]
+        suites = [task.suite(task.tests) for task in batch]
         uncheckable = list(problems(suites, executors[2]))
         references = [task.reference or None for task in batch]
         grades = grade_programs(references, batch, executors)
@@ -204,14 +217,16 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
         [(call.value.kind, call.value.data, call.value.error, call.text) for call in result.calls] for result in results
     ]
     outcomes = [
-        *zip(task.shown, results, strict=True),
+        *zip(task.visible, results, strict=True),
         *(("a hidden test", result) for result in (hidden.asserts if hidden else ())),
     ]
+    tests = tuple(_shown_test(test, result, code) for test, result in zip(task.visible, results, strict=True))
     return CodeGrade(
         status=str(stopped.outcome if stopped else Status.ok),
         error=stopped.reason if stopped else "",
         code=code,
-        shown=tuple(_shown_test(test, result, code) for test, result in zip(task.shown, results, strict=True)),
+        shown=tests[: len(task.shown)],
+        revealable=tests[len(task.shown) :],
         n_hidden=len(task.hidden),
         n_hidden_passed=hidden.n_passed if hidden else 0,
         fingerprint="" if stopped else hashlib.sha256(repr(values).encode()).hexdigest()[:16],

@@ -13,7 +13,8 @@ HumanEval   `prompt`, a program without its end, `test`, a function `check(candi
 LeetCode    as HumanEval, with an entry point `Solution().name`, and a prompt that may have only what is given: then
             `problem_description` or `query` is the text, `starter_code` follows the prompt, `completion` is the program
 Own rows    `prompt` and `tests`, a list of asserts; optionally `hidden_tests`, `setup`, code that the tests need,
-            `starter`, code that the prompt shows, `reference` (or `code`), a program that passes all tests, `task_id`
+            `starter`, code that the prompt shows, `reference` (or `code`), a program that passes all tests, `task_id`,
+            `revealed_tests`, which the first turn does not show, but feedback does once they fail
 
 A row of another shape is an error. One whose tests cannot decide is left out, and counted by reason.
 """
@@ -52,7 +53,8 @@ NO_TESTS = "no tests"
 NO_ASSERT = "a test is not an assert"
 UNDEFINED = "the entry point is not defined"
 UNSUPPORTED = "a test cannot be checked without trusting the program"
-SHOWN_AND_HIDDEN = "a hidden test makes only calls that the prompt shows"
+SHOWN_AND_REVEALED = "a revealed test makes only calls that the first turn shows"
+SHOWN_AND_HIDDEN = "a hidden test makes only calls that prompts show"
 FAILS = "its own program fails a test"
 UNCHECKABLE = "no program could pass its tests here"  # their setup fails, or their values cannot be compared
 
@@ -70,8 +72,9 @@ class CodeTask:
     task_id: str
     text: str  # empty if the starter says what to do
     names: tuple[str, ...]  # functions and classes that the tests call
-    shown: tuple[str, ...]  # asserts that the prompt shows
+    shown: tuple[str, ...]  # asserts that the first turn shows
     hidden: tuple[str, ...]  # asserts that also decide whether an attempt solves the task
+    revealable: tuple[str, ...] = ()  # asserts that feedback shows: the first one that fails
     imports: tuple[str, ...] = ()  # that the tests need
     setup: str = ""  # code that the tests need
     starter: str = ""  # code that the prompt shows
@@ -90,6 +93,15 @@ class CodeTask:
         )
 
     @property
+    def visible(self) -> tuple[str, ...]:
+        """The tests that are, or may be, in a prompt."""
+        return self.shown + self.revealable
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        return self.visible + self.hidden
+
+    @property
     def shown_code(self) -> str:
         """The shown tests, behind the setup code that they need."""
         setup = needed_setup(Asserts(self.shown, setup=self.setup))
@@ -97,7 +109,7 @@ class CodeTask:
 
     @property
     def identity(self) -> Identity:
-        return Identity.of(self.task_id, f"{self.text}\n{self.starter}", self.shown + self.hidden)
+        return Identity.of(self.task_id, f"{self.text}\n{self.starter}", self.tests)
 
 
 LeftOutRows = dict[str, tuple[str, str]]  # reason and detail of each row that gives no task, by name
@@ -126,12 +138,14 @@ def read_tasks(
     n_shown_tests: int | None,
     left_out: LeftOutRows,
     first_row: int = 0,
+    n_revealed: int = 0,
     rows: Iterable[Any] | None = None,
 ) -> Iterator[CodeTask]:
     """Yield the tasks of a file, in order, without running their own programs; raise `InputError` for a bad row.
 
-    `first_row`: rows to skip. `n_shown_tests`: tests that a prompt shows; None: the default of the row's form.
-    `rows`: generated ones instead of the file's, with the generator's name as `path`.
+    `first_row`: rows to skip. `n_shown_tests`: tests that a first turn shows; None: the default of the row's form.
+    `n_revealed`: tests after these that feedback may reveal. `rows`: generated ones instead of the file's, with the
+    generator's name as `path`.
     """
     stem = Path(path.name.removesuffix(".gz")).stem
     names: set[str] = set()
@@ -139,13 +153,13 @@ def read_tasks(
     try:
         for number, row in enumerate(islice(rows or read_rows(path), first_row, None), 1 + first_row):
             where = f"{path}: row {number}"
-            task = _task_of(row, numbered(stem, number), where, n_shown_tests)
+            task = _task_of(row, numbered(stem, number), where, n_shown_tests, n_revealed)
             if task.task_id in names:
                 raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
             names.add(task.task_id)
             n_unused += "test_list" in row and bool(row.get("test"))
             try:
-                if not (task.shown or task.hidden or "test" in row or row.get("tests") is not None):
+                if not (task.tests or "test" in row or row.get("tests") is not None):
                     raise _UnusableError(NO_TESTS, f"tests is missing; the row has {', '.join(map(str, row))}")
                 yield _checked(replace(task, origin=stem))
             except _UnusableError as unusable:
@@ -155,7 +169,7 @@ def read_tasks(
             logger.warning("%s: field 'test' of %d rows is not used: %s", path, n_unused, TEST_IS_UNUSED)
 
 
-def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
+def _task_of(row: Any, name: str, where: str, n_shown: int | None, n_revealed: int) -> CodeTask:
     """Convert a row; its tests are not checked."""
     fields = set(row) if isinstance(row, dict) else set()
     if "test_list" in fields:
@@ -166,7 +180,8 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
             text=content.text,
             names=(),
             shown=content.tests[:n_shown],
-            hidden=content.tests[n_shown:],
+            hidden=content.tests[n_shown + n_revealed :],
+            revealable=content.tests[n_shown : n_shown + n_revealed],
             imports=content.imports,
             setup=content.setup,
             reference=content.code,
@@ -180,16 +195,19 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
             "test, canonical_solution), or prompt and tests"
         )
     if "test" in fields and "tests" not in fields:
-        return _humaneval_task(row, name, where, n_shown)
-    tests, hidden = (texts_field(row, field, where, or_none=True) for field in ("tests", "hidden_tests"))
+        return _humaneval_task(row, name, where, n_shown, n_revealed)
+    fields_of_tests = ("tests", "revealed_tests", "hidden_tests")
+    tests, revealed, hidden = (texts_field(row, field, where, or_none=True) for field in fields_of_tests)
     if n_shown is None:
         n_shown = _DEFAULT_SHOWN if row.get("hidden_tests") is None else len(tests)
+    unseen = tuple(dict.fromkeys(tests[n_shown:] + hidden))
     return CodeTask(
         task_id=row_id(row, name, where),
         text=text_field(row, "prompt", where).strip(),
         names=(),
         shown=tests[:n_shown],
-        hidden=tuple(dict.fromkeys(tests[n_shown:] + hidden)),
+        hidden=unseen[n_revealed:],
+        revealable=revealed + unseen[:n_revealed],
         setup=_optional(row, "setup", where),
         starter=_optional(row, "starter", where).strip("\n"),
         reference=_optional(row, "reference", where) or _optional(row, "code", where),
@@ -205,7 +223,7 @@ def _optional(row: Any, field: str, where: str) -> str:
     return "" if row.get(field) is None else text_field(row, field, where, or_empty=True)
 
 
-def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> CodeTask:
+def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None, n_revealed: int) -> CodeTask:
     prompt, test = text_field(row, "prompt", where), text_field(row, "test", where)
     check = CheckFunction(test, _optional(row, "entry_point", where), where)
     entry, root = check.entry, check.root
@@ -254,24 +272,31 @@ def _humaneval_task(row: Any, name: str, where: str, n_shown: int | None) -> Cod
         reference=reference,
     )
     # most functions `check` repeat examples of the docstring, which the starter shows whatever `n_shown` is
-    unseen = [test for test, repeats in zip(task.hidden, _repeats_shown(task), strict=True) if not repeats]
+    unseen = tuple(_not_repeating(task, task.shown, task.hidden))
     n_shown = len(shown) if n_shown is None else n_shown
     n_more = max(n_shown - len(shown), 0)
-    return replace(task, shown=(*shown[:n_shown], *unseen[:n_more]), hidden=tuple(unseen[n_more:]))
+    return replace(
+        task,
+        shown=(*shown[:n_shown], *unseen[:n_more]),
+        hidden=unseen[n_more + n_revealed :],
+        revealable=unseen[n_more : n_more + n_revealed],
+    )
 
 
-def _repeats_shown(task: CodeTask) -> list[bool]:
-    """Return for each hidden test whether it makes only calls that the prompt shows."""
-    suite = replace(task.suite(task.shown + task.hidden), text=f"{task.text}\n{task.starter}")
+def _not_repeating(task: CodeTask, seen: tuple[str, ...], tests: tuple[str, ...]) -> list[str]:
+    """Return the tests that make a call that neither these seen ones make nor the prompt shows."""
+    suite = replace(task.suite(seen + tests), text=f"{task.text}\n{task.starter}")
     checks = plan(suite.asserts, suite.reference)
     calls = [
         {without_truth(checks.calls[index]) for index in check.values} if isinstance(check, Check) else None
         for check in checks.checks
     ]
-    shown: set[str] = set().union(*filter(None, calls[: len(task.shown)]))
+    shown: set[str] = set().union(*filter(None, calls[: len(seen)]))
+    made_by = list(zip(calls, hidden_checks(suite), strict=True))[len(seen) :]
     return [
-        made is not None and (made <= shown or not is_hidden)
-        for made, is_hidden in list(zip(calls, hidden_checks(suite), strict=True))[len(task.shown) :]
+        test
+        for test, (made, is_hidden) in zip(tests, made_by, strict=True)
+        if made is None or (is_hidden and not made <= shown)
     ]
 
 
@@ -301,33 +326,39 @@ def _examples(program: ast.Module, entry: str, root: str) -> list[str]:
 def _checked(task: CodeTask) -> CodeTask:
     """Return a task with one assert per test and the names that these call; raise `_UnusableError`."""
     imports: list[str] = []
-    shown, hidden = (
-        tuple(line for test in tests for line in _asserts(test, imports)) for tests in (task.shown, task.hidden)
+    shown, revealable, hidden = (
+        tuple(line for test in tests for line in _asserts(test, imports))
+        for tests in (task.shown, task.revealable, task.hidden)
     )
-    task = replace(task, imports=(*task.imports, *imports))
-    if not shown:
-        raise _UnusableError(NO_TESTS, "none that the prompt could show" if hidden else "")
+    task = replace(task, imports=(*task.imports, *imports), shown=shown, revealable=revealable, hidden=hidden)
+    if not task.visible:
+        raise _UnusableError(NO_TESTS, "none that a prompt could show" if hidden else "")
     try:
         provided = bound_names("\n".join([*task.imports, task.setup]))
     except UNREADABLE as error:
         raise _UnusableError(UNSUPPORTED, f"the imports or the setup code cannot be read: {error}") from None
     if not (task.text or begun_names(task.starter) & {*task.names}):
         raise _UnusableError(UNDEFINED, f"no field says what {', '.join(task.names)} does")
-    called = called_names(shown + hidden)
+    called = called_names(task.tests)
     # without a program of the row's, whatever its tests call is to be defined
     defined = defined_names(task.reference) if task.reference else called - provided
     if missing := set(task.names) - defined:
         raise _UnusableError(UNDEFINED, ", ".join(sorted(missing)))
     if not called & defined:
         raise _UnusableError(UNDEFINED, ", ".join(sorted(called)) or "the tests call nothing")
-    task = replace(task, shown=shown, hidden=hidden, names=tuple(sorted(called & defined)))
-    suite = task.suite(shown + hidden)
+    task = replace(task, names=tuple(sorted(called & defined)))
+    suite = task.suite(task.tests)
     checks = plan(suite.asserts, suite.reference).checks
-    for statement, check in zip(shown + hidden, checks, strict=True):
+    for statement, check in zip(task.tests, checks, strict=True):
         if isinstance(check, Unsupported):
             raise _UnusableError(UNSUPPORTED, f"{statement}: {check.reason}")
-    if equal := [test for test, repeats in zip(hidden, _repeats_shown(task), strict=True) if repeats]:
-        raise _UnusableError(SHOWN_AND_HIDDEN, equal[0])
+    for reason, seen, others in (
+        (SHOWN_AND_REVEALED, task.shown, task.revealable),
+        (SHOWN_AND_HIDDEN, task.visible, task.hidden),
+    ):
+        unseen = _not_repeating(task, seen, others)
+        if equal := [test for test in others if test not in unseen]:
+            raise _UnusableError(reason, equal[0])
     return task
 
 

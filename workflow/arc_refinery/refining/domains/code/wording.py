@@ -37,6 +37,7 @@ class Wording:
     task: str = "{text}"
     starter: str = "Complete this code:\n```python\n{code}\n```"  # if the task has a starter
     tests: str = "Your program must pass tests such as:\n```python\n{tests}\n```"
+    names: str = "Your program must define {names}."  # if no test is shown
     request: str = "Write the whole program in one ```python block, without tests."
     # later turns
     passed: str = "Your program passes {n_passed} of {n_tests} tests."  # not in the form `traceback`
@@ -62,6 +63,7 @@ _REQUIRED = {
     "task": ("text",),
     "starter": ("code",),
     "tests": ("tests",),
+    "names": ("names",),
     "returned": ("value",),
     "compared": ("value", "expected"),
     "raised": ("error",),
@@ -75,7 +77,9 @@ def first_turn(task: CodeTask, wording: Wording) -> list[Message]:
     parts = [
         task.text and fill(wording.task, {"text": task.text}),
         task.starter and fill(wording.starter, {"code": task.starter}),
-        fill(wording.tests, {"tests": task.shown_code}),
+        fill(wording.tests, {"tests": task.shown_code})
+        if task.shown
+        else fill(wording.names, {"names": ", ".join(f"`{name}`" for name in task.names)}),
         wording.request,
     ]
     messages = [
