@@ -197,11 +197,12 @@ def test_refined_attempts_are_executed_only_for_terms_that_read_them(
 ) -> None:
     executed: list[str] = []
     grade = type(ARC).grade
-    monkeypatch.setattr(
-        type(ARC),
-        "grade",
-        lambda self, answers, _: executed.extend(text for text, _ in answers) or grade(self, answers, _),
-    )
+
+    def graded(domain: Any, answers: list[Answer], executors: Any) -> Any:
+        executed.extend(answer.text for answer in answers)
+        return grade(domain, answers, executors)
+
+    monkeypatch.setattr(type(ARC), "grade", graded)
     refining = prompt(PAIRS, "?", "parent", "no")
     for rewards, n_executed in ((["solved", "repetition"], 1), (["solved", "near"], 2), (["improvement"], 2)):
         executed.clear()

@@ -404,7 +404,8 @@ class Trainer(SavesLastStep, GRPOTrainer):
         if inputs["n_feedback"]:
             mean = self.accelerator.gather(feedback.detach()).mean().item() * n_passes
             self._metrics["train"]["loss/feedback"].append(mean)  # their mean over the passes is logged
-        return loss + self.feedback_loss * feedback
+        total: Tensor = loss + self.feedback_loss * feedback
+        return total
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
         if self.samples and self.accelerator.is_main_process:
