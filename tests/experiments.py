@@ -39,7 +39,12 @@ REFINING: dict[str, Changes] = {
     },
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "without thoughts": {"generation": {"enable_thinking": False}},
-    "on-policy": {"training.prompts": "first-turn", "training.grpo.n_heldout": 0, "training.sft": None},
+    "on-policy": {
+        "training.prompts": "first-turn",
+        "training.grpo.n_heldout": 0,
+        "training.grpo.rollout": "on-policy",
+        "training.sft": None,
+    },
     "pass rates": {"training.select": {"min_pass_rate": 0.1, "max_pass_rate": 0.9}},
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},

@@ -313,6 +313,7 @@ OVERRIDDEN = {
     "Trainer": frozenset(
         {
             "training_step",
+            "_compute_loss",
             "_generate_and_score_completions",
             "_generate_single_turn",
             "_get_per_token_logps_and_entropies",

@@ -166,6 +166,50 @@ def test_without_another_reward_of_programs_the_gain_is_that_in_solving(executor
     assert score(executor, [ADDS_ONE, "none"], refining, rewards=["improvement"])[0] == [1.0, 0.0]
 
 
+def test_a_solution_near_the_refined_program_earns_more_than_another_and_a_copy_nothing(executor: Executor) -> None:
+    texts = [ADDS_ONE, ADDS_ONE.replace("grid + 1", "2 * grid"), RIGHT_IN_HALF, "none"]
+    earned, _ = score(executor, texts, prompt(PLUS_ONE, "?", ADDS_ONE.replace("+", "-"), "no"), rewards=["near"])
+    # Of ten words and signs nine are in both, `def transform ( grid ) : return grid 1`; of the second only eight
+    assert earned == [0.5 + 0.5 * 9 / 10, 0.5 + 0.5 * 8 / 10, 0.0, 0.0]
+    assert score(executor, texts, prompt(PLUS_ONE, "?"), rewards=["near"])[0] == [1.0, 1.0, 0.0, 0.0]
+    assert score(executor, texts, prompt(PLUS_ONE, "?", "text", "no"), rewards=["near"])[0] == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_a_function_of_the_user_reads_the_refined_attempt(executor: Executor, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "def score(attempt):\n"
+        "    if attempt.parent_grade is None:\n"
+        "        return -1 if attempt.parent_program is None and attempt.feedback == '' else 99\n"
+        "    gain = attempt.correct_grids - attempt.parent_grade.correct_grids\n"
+        "    return 10 * gain + len(attempt.code) - len(attempt.parent_program) + attempt.feedback.count('?')\n"
+    )
+    rewards = [f"{path}:score"]
+    refining = prompt(PAIRS, "two?", ADDS_ONE, "why??", prefix="")
+    assert score(executor, [RIGHT_IN_HALF, ADDS_ONE], refining, rewards=rewards)[0] == [10 * 0.5 - 4 + 2, 2.0]
+    begun = prompt(PAIRS, "two?", ADDS_ONE, "why??", prefix="Sure:")
+    assert score(executor, [RIGHT_IN_HALF, ADDS_ONE], begun, rewards=rewards)[0] == [10 * 0.5 - 4 + 2, 2.0]
+    assert score(executor, [RIGHT_IN_HALF, ADDS_ONE], prompt(PAIRS, "?"), rewards=rewards)[0] == [-1.0, -1.0]
+
+
+def test_refined_attempts_are_executed_only_for_terms_that_read_them(
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executed: list[str] = []
+    grade = type(ARC).grade
+
+    def graded(domain: Any, answers: list[Answer], executors: Any) -> Any:
+        executed.extend(answer.text for answer in answers)
+        return grade(domain, answers, executors)
+
+    monkeypatch.setattr(type(ARC), "grade", graded)
+    refining = prompt(PAIRS, "?", "parent", "no")
+    for rewards, n_executed in ((["solved", "repetition"], 1), (["solved", "near"], 2), (["improvement"], 2)):
+        executed.clear()
+        score(executor, ["answer", "answer"], refining, rewards=rewards)
+        assert len({*executed}) == n_executed
+
+
 # lengths that make shares with rounding errors
 IDS = [[7] * 9, [1, 3, 4, 1, 3, 4, 1, 3, END], [5, END], [*[1, 2, 3, 4, 5] * 5, 9]]
 

@@ -184,6 +184,46 @@ def test_with_the_last_answer_as_history_two_answers_both_carry_loss(tokenizer: 
     assert episode.mask == [1] * len(wrong) + [0] * len(between) + [1] * len(right)
 
 
+def text_of(between: str) -> str:
+    """The feedback in the tokens between two answers."""
+    return between.removeprefix("<|end|><|user|>").removesuffix("<|assistant|>")
+
+
+@pytest.mark.parametrize("history", ["whole", "last"])
+def test_rewards_read_the_answer_before_the_last_one(tokenizer: Any, executor: Executor, history: str) -> None:
+    from arc_refinery.refining.config import Grpo
+    from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
+    from arc_refinery.refining.scoring import Scorer
+    from arc_refinery.training.rewards import Reward
+
+    wrong, left, right = said(tokenizer, WRONG, LEFT, RIGHT)
+    sampling = Sampling(tokenizer, asked().conversation, [wrong, right], [left], [right])
+    episodes = play(sampling, executor, n_turns=3, history=history)
+    reward = Reward(Grpo(learning_rate=1.0, rewards=["near"]).rewards, ATTEMPT_REWARDS)
+    scorer = Scorer(Grpo(learning_rate=1.0), reward, ARC, (executor,), [], [asked()])
+    refined, first = scorer.attempts([0, 0], [], [], episodes)
+    assert (refined.feedback, refined.parent_reward) == (text_of(UNCHANGED), 0.0)
+    assert refined.parent_program == LEFT.removeprefix("```python\n").removesuffix("\n```") + "\n"
+    assert refined.parent_grade is episodes[0].grades[1]
+    assert (first.feedback, first.parent_reward, first.parent_program, first.parent_grade) == ("", None, None, None)
+    # All 12 words and signs of LEFT are in RIGHT, whose 10 others are `grid = np . rot90 ( grid , 1 )`
+    assert reward.values([refined, first]) == {"near": [0.5 + 0.5 * 2 * 12 / (12 + 22), 1.0]}
+
+
+def test_a_twin_is_the_feedback_on_another_wrong_answer_of_the_group(tokenizer: Any, executor: Executor) -> None:
+    wrong, left, right = said(tokenizer, WRONG, LEFT, RIGHT)
+    refined = [[5, tokenizer.eos_token_id]]
+    first = [wrong, left, right, wrong, left, left]
+    expected = [UNCHANGED, MIRRORED, "", UNCHANGED, UNCHANGED, UNCHANGED]  # the last two have none but their own
+    sampling = Sampling(tokenizer, asked().conversation, first, refined * 5)
+    sampling.rows = [row | {"prompt_index": int(index > 3)} for index, row in enumerate(sampling.rows)]
+    episodes = play(sampling, executor, prompts=[asked(), asked()], feedback="twin")
+    assert [episode.feedback for episode in episodes] == list(map(text_of, expected))
+    for episode, answer, between in zip(episodes, first, expected, strict=True):
+        after = ids_of(tokenizer, between)[1:] + refined[0] if between else []
+        assert episode.completion_ids == answer + after
+
+
 @pytest.mark.parametrize("history", ["whole", "last"])
 def test_a_solved_answer_ends_its_episode(tokenizer: Any, executor: Executor, history: str) -> None:
     wrong, right, left = said(tokenizer, WRONG, RIGHT, LEFT)

@@ -183,6 +183,8 @@ MODEL = ModelConfig(path="model", window=1024)
 READ_IN_TRAINING = {
     "advantage": "training/trainer.py",
     "drop_zero_variance": "training/trainer.py",
+    "feedback": "refining/environment.py",
+    "feedback_loss": "refining/environment.py",
     "keep_best": "training/callbacks.py",
     "kv_cache_gb": "training/colocated.py",
     "max_failed": "tool_use/training/environment.py",

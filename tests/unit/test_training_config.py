@@ -64,6 +64,8 @@ def words(text: str) -> set[str]:
             )
         ),
         ({"kv_cache_gb": 4}, "kv_cache_gb `vllm-colocate`"),
+        ({"feedback_loss": 0.1}, "feedback_loss prepared rollout `on-policy` 0"),
+        ({"feedback": "twin"}, "`twin` prepared rollout `on-policy`"),
     ],
 )
 def test_grpo_settings_that_do_not_go_together(settings: dict[str, Any], names: str, wording: Wording) -> None:

@@ -36,6 +36,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"drop_zero_variance": True, "mask_truncated_completions": False}, "only with mask_truncated_completions"),
     ({"advantage": "mine.py:own", "scale_rewards": "none"}, "not supported with unsloth"),
     ({"refill": 1}, "refill is not supported yet"),
+    ({"feedback_loss": 0.1, "rollout": "on-policy"}, "feedback_loss is not supported"),
 ]
 
 

@@ -153,7 +153,7 @@ def check_refilled(steps: Sequence[Mapping[str, float]], samples: Mapping[int, l
     "changes",
     [
         AFTER_SFT | {"n_heldout": 3, "refill": 2},
-        ON_POLICY | {"beta": 0.02, "n_heldout": 3, "advantage": "others"},
+        ON_POLICY | {"beta": 0.02, "n_heldout": 3, "advantage": "others", "feedback_loss": 0.1, "feedback": "twin"},
         ON_POLICY | {"steps_per_generation": 2, "refill": 1, "advantage": "examples/advantages.py:above_the_mean"},
     ],
     ids=["after sft", "on-policy", "two steps at once"],
@@ -192,6 +192,8 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_bytes(
     turns = {tuple(span.is_sampled for span in sample.spans) for kept in samples.values() for sample in kept}
     if "rollout" in changes:
         assert any(entry["share/second_turn"] > 0 for entry in log[dict])
+        if "feedback_loss" in changes:
+            assert all("loss/feedback" in entry for entry in log[dict] if entry["share/second_turn"] > 0)
         assert turns == {(True,), (True, False, True)}
     else:
         assert turns == {(True,)}

@@ -70,6 +70,7 @@ class RefineEnvironment:
                 wording=self.wording,
                 include_errors=self.refinement.include_errors,
                 n_turns=self.training.n_turns,
+                feedback=self.training.feedback,
                 history=self.refinement.history,
                 max_tokens=self.lengths.longest_prompt,
                 mask_truncated=self.training.mask_truncated_completions,
@@ -83,4 +84,4 @@ class RefineEnvironment:
                 group=self.training.num_generations,
                 seed=self.seed,
             )
-        return Trainer(self.training, scorer, rollout, **arguments)
+        return Trainer(self.training, scorer, rollout, self.training.feedback_loss, **arguments)

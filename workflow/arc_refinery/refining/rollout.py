@@ -16,7 +16,7 @@ tokens holds all answers in the contexts in which they were sampled, so the last
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_marks, without_marks
 from arc_refinery.records import Prompt
@@ -59,6 +59,11 @@ class TrainingPrompt:
         answers = answers[:-1] if self.prefix else answers
         return answers[-1] if answers else None
 
+    @property
+    def feedback(self) -> str:
+        """The text about the answer to refine; empty in a first turn."""
+        return "" if self.parent is None else self.conversation[-1]["content"]
+
 
 @dataclass(frozen=True, slots=True)
 class OnPolicyEpisode:
@@ -71,6 +76,7 @@ class OnPolicyEpisode:
     grades: tuple[Any, ...]  # one grade per answer
     is_truncated: bool  # true if an answer was cut, of those that are learned from
     answer: str  # the last answer
+    feedback: str  # on the answer before; empty in a first turn
 
     @property
     def sampled_ids(self) -> list[int]:
@@ -111,6 +117,7 @@ class _Turn:
     """One sampled answer and its grade; `before` are the tokens between the answer before and this one."""
 
     answer: str
+    feedback: str  # in `before`
     before: list[int]
     ids: list[int]
     logprobs: list[float] | None
@@ -126,7 +133,8 @@ class _Episode:
     prompt_ids: list[int]
     context: list[int]
     turns: list[_Turn] = field(default_factory=list)
-    between: list[int] = field(default_factory=list)  # after the last answer
+    feedback: str = ""  # on the last answer
+    between: list[int] = field(default_factory=list)  # after the last answer: tokens with the feedback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +150,7 @@ class OnPolicyTurns:
     history: History
     max_tokens: int  # length of the longest prompt that leaves room for an answer
     mask_truncated: bool
+    feedback: Literal["real", "twin"] = "real"
 
     def __call__(self, rows: Sequence[Mapping[str, Any]], trainer: Any) -> dict[str, Any]:
         conversations = [self.prompts[row["prompt_index"]] for row in rows]
@@ -164,7 +173,13 @@ class OnPolicyTurns:
         self._sample(episodes, trainer)
         running = episodes
         for _ in range(self.n_turns - 1):
-            running = [episode for episode in running if self._continue(episode, continuation)]
+            refined = [
+                episode
+                for episode in running
+                if can_be_refined(episode.turns[-1].grade, self.domain, self.include_errors)
+            ]
+            self._comment(refined)
+            running = [episode for episode in refined if self._continue(episode, continuation)]
             self._sample(running, trainer)
         return [self._finished(episode) for episode in episodes]
 
@@ -182,15 +197,24 @@ class OnPolicyTurns:
             episodes, answers, sampled, logprobs or [None] * len(sampled), grades, strict=True
         ):
             is_cut = ids[-1] not in trainer.eos_token_ids
-            episode.turns.append(_Turn(answer.text, episode.between, ids, log_probs, is_cut, grade))
+            episode.turns.append(_Turn(answer.text, episode.feedback, episode.between, ids, log_probs, is_cut, grade))
+
+    def _comment(self, episodes: Sequence[_Episode]) -> None:
+        """Write the feedback on the last answers; `twin` is the next other one in the group, if there is another."""
+        own = [
+            self.domain.feedback(episode.prompt.prompt, episode.turns[-1].grade, self.wording) for episode in episodes
+        ]
+        for index, episode in enumerate(episodes):
+            episode.feedback = own[index]
+            if self.feedback == "twin":
+                after = zip([*episodes[index:], *episodes[:index]], [*own[index:], *own[:index]], strict=True)
+                twins = (text for other, text in after if other.prompt is episode.prompt and text != own[index])
+                episode.feedback = next(twins, own[index])
 
     def _continue(self, episode: _Episode, continuation: Continuation) -> bool:
-        """Append feedback on the last answer; return false if there is nothing to refine, or no room for it."""
+        """Append the feedback on the last answer; return false if there is no room for it."""
         turn = episode.turns[-1]
-        if not can_be_refined(turn.grade, self.domain, self.include_errors):
-            return False
-        feedback = self.domain.feedback(episode.prompt.prompt, turn.grade, self.wording)
-        episode.between = continuation.ids(episode.prompt, turn.ids, feedback)
+        episode.between = continuation.ids(episode.prompt, turn.ids, episode.feedback)
         before = episode.context if self.history == "whole" else episode.prompt_ids
         episode.context = before + turn.ids + episode.between
         return len(episode.context) <= self.max_tokens
@@ -219,4 +243,5 @@ class OnPolicyTurns:
             tuple(turn.grade for turn in episode.turns),
             any(turn.is_cut for turn in learned),
             episode.turns[-1].answer,
+            episode.turns[-1].feedback,
         )

@@ -10,7 +10,7 @@ from accelerate.utils import gather_object
 
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.config.rewards import ScoredAttempt, solved
+from arc_refinery.refining.config.rewards import REFINING_REWARDS, ScoredAttempt, solved
 from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
@@ -40,7 +40,7 @@ class Scorer:
         names = [term.reward for term in self.reward.terms]
         of_program = self.domain.program_rewards
         self.program_reward = next((of_program[name] for name in names if name in of_program), solved)
-        self.needs_parents = "improvement" in names or any(term.own_code for term in self.reward.terms)
+        self.needs_parents = any(term.own_code or term.reward in REFINING_REWARDS for term in self.reward.terms)
         self.name = self.reward.terms[0].name
 
     def __call__(
@@ -111,6 +111,7 @@ class Scorer:
                 turns.is_truncated,
                 turns.grades[-1],
                 turns.grades[-2] if len(turns.grades) > 1 else None,
+                turns.feedback,
             )
             for prompt, turns in zip(prompts, episode, strict=True)
         ]
@@ -133,7 +134,7 @@ class Scorer:
                 parents[index] = grade
         grades = grades_of(self.domain, answers, self.executors, names)
         return [
-            self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent)
+            self._attempt(prompt, answer.text, ids, ids[-1] not in self.ends, grade, parent, prompt.feedback)
             for prompt, answer, ids, grade, parent in zip(
                 prompts, answers, completion_ids, grades, parents, strict=True
             )
@@ -147,6 +148,7 @@ class Scorer:
         is_truncated: bool,
         grade: Any,
         parent: Any,
+        feedback: str,
     ) -> ScoredAttempt:
         return ScoredAttempt(
             grade=grade,
@@ -157,4 +159,7 @@ class Scorer:
             repetition=ngram_repetition(token_ids),
             reward=self.program_reward(grade),
             parent_reward=None if parent is None else self.program_reward(parent),
+            parent_grade=parent,
+            parent_program=None if parent is None else parent.code,
+            feedback=feedback,
         )

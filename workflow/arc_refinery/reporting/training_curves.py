@@ -119,6 +119,7 @@ PANELS = (
         {"share/second_turn": "completions with a second turn", "share/improved": "higher reward than the first"},
         is_share=True,
     ),
+    CurvesPanel("feedback between turns (nats/token)", {"loss/feedback": "cross-entropy"}),
     CurvesPanel("log-probability gap, trainer to sampler (nats)", {"sampling/sampling_logp_difference/mean": "mean"}),
     CurvesPanel("gradient norm before clipping", {"grad_norm": "norm"}),
 )
@@ -134,6 +135,7 @@ METRIC_TITLES = {
     "share/faulty_calls": "share of faulty calls",
     "calls": "calls per episode",
     "share/improved": "share of second turns with a higher reward than the first",
+    "loss/feedback": "cross-entropy of feedback between turns (nats/token)",
     "kl": "KL from the start (nats/token)",
     "entropy": "entropy (nats/token)",
     "completions/mean_length": "completion length (tokens)",

@@ -136,9 +136,15 @@ class Trainer(SavesLastStep, GRPOTrainer):
     _rows: list[dict[str, Any]]
     _scored: Scored
     _completion_ids: list[list[int]]  # with what is between the turns of each
+    _log_probs: Tensor  # of the pass that the loss is at
 
     def __init__(
-        self, settings: PolicyGradient, scorer: Scorer, rollout: Rollout | None = None, **arguments: Any
+        self,
+        settings: PolicyGradient,
+        scorer: Scorer,
+        rollout: Rollout | None = None,
+        feedback_loss: float = 0.0,  # weight
+        **arguments: Any,
     ) -> None:
         def reward(**named: Any) -> list[float]:
             with self.timed("reward"):
@@ -152,6 +158,7 @@ class Trainer(SavesLastStep, GRPOTrainer):
         self.settings = settings
         self.steps_per_batch = settings.steps_per_batch
         self.scorer = scorer
+        self.feedback_loss = feedback_loss
         self.samples: Samples | None = None  # keeps what is sampled in training
         self._batch_metrics: dict[str, float] = {}
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -275,6 +282,9 @@ class Trainer(SavesLastStep, GRPOTrainer):
             batch["num_items_in_batch"] = (
                 self.accelerator.gather(carries_loss.sum()).sum().to(batch["num_items_in_batch"])
             )
+        if self.feedback_loss and self.model.training:
+            batch["feedback_mask"] = self._feedback_mask(batch["completion_mask"])
+            batch["n_feedback"] = self.accelerator.gather(batch["feedback_mask"].sum()).sum()
         if self.samples and self.model.training:
             kept = gather_object(self._samples(batch))
             if self.accelerator.is_main_process:
@@ -306,6 +316,13 @@ class Trainer(SavesLastStep, GRPOTrainer):
             numbers = torch.tensor(completion.turns, device=by_token.device)
             by_token[row, : len(numbers)] = by_token.new_tensor([0.0, *every])[numbers]
         return by_token
+
+    def _feedback_mask(self, completion_mask: Tensor) -> Tensor:
+        """Return 1 for the tokens between two turns, (rows, tokens): feedback and what the chat template has there."""
+        mask = torch.zeros_like(completion_mask)
+        for row, completion in enumerate(self._scored.completions):
+            mask[row, : len(completion.turns)] = torch.tensor([turn == 0 for turn in completion.turns])
+        return mask * completion_mask  # without the completions that carry no loss
 
     def _samples(self, batch: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return what is kept of each completion of this process: fields of `TrainingSample`."""
@@ -360,15 +377,35 @@ class Trainer(SavesLastStep, GRPOTrainer):
         """Score in batches of a training step's size: TRL scores all held-out completions at once, in more memory."""
         batch_size = min(batch_size or len(input_ids), self.args.per_device_train_batch_size)
         if not self._shares_prompts:
-            return super()._get_per_token_logps_and_entropies(
+            scored = super()._get_per_token_logps_and_entropies(
                 model, input_ids, attention_mask, logits_to_keep, batch_size=batch_size, **named
             )
-        batches: list[tuple[Tensor, Tensor]] = []
-        for ids, mask in zip(input_ids.split(batch_size), attention_mask.split(batch_size), strict=True):
-            with self.accelerator.autocast():
-                batches.append(shared_prefix.log_probs(model, ids, mask, logits_to_keep))
-        log_probs, entropies = (torch.cat(parts) for parts in zip(*batches, strict=True))
-        return log_probs, entropies, None
+        else:
+            batches: list[tuple[Tensor, Tensor]] = []
+            for ids, mask in zip(input_ids.split(batch_size), attention_mask.split(batch_size), strict=True):
+                with self.accelerator.autocast():
+                    batches.append(shared_prefix.log_probs(model, ids, mask, logits_to_keep))
+            scored = *(torch.cat(parts) for parts in zip(*batches, strict=True)), None
+        if self.feedback_loss:
+            self._log_probs = scored[0]
+        return scored
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        """Add the loss of feedback, of the log-probabilities that TRL has just computed for that of the policy."""
+        loss: Tensor = super()._compute_loss(model, inputs)
+        if "feedback_mask" not in inputs:  # weight 0, held-out prompts, the rehearsal
+            return loss
+        n_passes = self.current_gradient_accumulation_steps
+        # As `dapo`, which see: `n_feedback` is of all processes and of the steps of a batch, the loss that of a pass
+        n_tokens = inputs["n_feedback"].clamp(min=1.0) / self.accelerator.num_processes
+        n_tokens = n_tokens * n_passes / self.args.steps_per_generation
+        feedback = -(self._log_probs * inputs["feedback_mask"]).sum() / n_tokens
+        del self._log_probs  # and the graph
+        if inputs["n_feedback"]:
+            mean = self.accelerator.gather(feedback.detach()).mean().item() * n_passes
+            self._metrics["train"]["loss/feedback"].append(mean)  # their mean over the passes is logged
+        total: Tensor = loss + self.feedback_loss * feedback
+        return total
 
     def _save_checkpoint(self, *arguments: Any, **named: Any) -> None:
         if self.samples and self.accelerator.is_main_process:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from arc_refinery.config.rewards import RewardTerm, described
+from arc_refinery.programs import likeness
 from arc_refinery.sandbox import Status
 
 
@@ -47,7 +48,11 @@ class ScoredAttempt:
     is_truncated: bool
     repetition: float  # share of the 4-grams of its tokens that repeat earlier ones
     reward: float  # by the first term that reads the program alone (arc-v1, ..., solved), or else by `solved`
-    parent_reward: float | None  # reward of the attempt that it refines; None in a first turn
+    # The attempt that it refines; None and empty in a first turn
+    parent_reward: float | None = None
+    parent_grade: Any = None
+    parent_program: str | None = None  # also None if that attempt has no program
+    feedback: str = ""  # what the model read about that attempt
 
     def __getattr__(self, name: str) -> Any:
         return getattr(object.__getattribute__(self, "grade"), name)
@@ -77,6 +82,16 @@ def improvement(attempt: ScoredAttempt) -> float:
     return 0.0 if attempt.parent_reward is None else max(0.0, attempt.reward - attempt.parent_reward)
 
 
+def near(attempt: ScoredAttempt) -> float:
+    """0 if not solved; else 1 in a first turn, 0.5 + 0.5 * likeness to the refined program in others (PRepair)"""
+    # After PRepair (arXiv 2604.05963), which rewards small edits of programs that become right. Likeness only divides
+    # what a solution earns: a copy, which is as wrong, earns 0, and every solution more than every failure. No
+    # refinement earns more than a right first turn, so on-policy it does not pay to spoil that one first.
+    if attempt.parent_grade is None or not attempt.is_solved:
+        return float(attempt.is_solved)
+    return 0.5 + 0.5 * likeness(attempt.code or "", attempt.parent_program or "")
+
+
 def repetition(attempt: ScoredAttempt) -> float:
     """share of repeated 4-grams in the completion"""
     return attempt.repetition
@@ -87,9 +102,8 @@ def truncation(attempt: ScoredAttempt) -> float:
     return float(attempt.is_truncated)
 
 
-ATTEMPT_REWARDS = by_name(improvement, repetition, truncation)
-
-
+REFINING_REWARDS = by_name(improvement, near)  # they read the refined attempt
+ATTEMPT_REWARDS = {**REFINING_REWARDS, **by_name(repetition, truncation)}
 REWARDS = by_name(solved, score)  # of every domain; they read the program alone, so a parent has them, too
 
 

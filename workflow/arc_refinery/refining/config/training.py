@@ -4,7 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from arc_refinery.config.base import PROMPTS, ROWS, Name, NonNegativeInt, PositiveInt, Share, Strict, check_once
+from arc_refinery.config.base import (
+    PROMPTS,
+    ROWS,
+    Name,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Share,
+    Strict,
+    check_once,
+)
 from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
@@ -53,6 +63,16 @@ class Grpo(PolicyGradient):
         description="For `on-policy`: answers per episode, at most. With `refinement.history: last`, of three "
         "answers or more only the last one carries loss.",
     )
+    feedback: Literal["real", "twin"] = Field(
+        "real",
+        description="For `on-policy`: what an answer is refined with: `real`, the results of its own program, or "
+        "`twin`, those of another wrong answer of its group, if any are different: the control.",
+    )
+    feedback_loss: NonNegativeFloat = Field(
+        0.0,
+        description="For `on-policy`: weight of the mean cross-entropy of the tokens between two answers, so that the "
+        "model learns to predict what its programs give (ECHO, arXiv 2605.24517); logged as `loss/feedback`.",
+    )
     rewards: Annotated[tuple[AttemptTerm, ...], AfterValidator(distinct)] = Field(
         (AttemptTerm(reward="solved"),),
         min_length=1,
@@ -81,6 +101,19 @@ class Grpo(PolicyGradient):
     @property
     def n_training_processes(self) -> int:
         return self.n_processes
+
+    @model_validator(mode="after")
+    def _feedback_is_in_completions(self) -> "Grpo":
+        if self.rollout == "prepared" and self.feedback_loss:
+            raise ValueError(
+                "feedback_loss: prepared prompts contain their feedback, and prompts carry no loss; set rollout to "
+                "`on-policy`, or feedback_loss to 0"
+            )
+        if self.rollout == "prepared" and self.feedback == "twin":
+            raise ValueError(
+                "feedback `twin`: prepared prompts have their feedback already; set rollout to `on-policy`"
+            )
+        return self
 
     @model_validator(mode="after")
     def _processes_can_share_a_step(self) -> "Grpo":
@@ -127,6 +160,8 @@ class Grpo(PolicyGradient):
             raise ValueError("unsloth: refill is not supported yet; set it to 0")
         if self.steps_per_generation > 1:
             raise ValueError("unsloth: steps_per_generation above 1 is not supported yet; set it to 1")
+        if self.feedback_loss:
+            raise ValueError("unsloth: feedback_loss is not supported; set it to 0")
         if self.loss_type == "bnpo":
             raise ValueError("unsloth averages the loss `bnpo` as it does `dapo`: set loss_type to `dapo`")
         if self.loss_type in ("dapo", "cispo") and self.epsilon_high is None:
