@@ -108,7 +108,9 @@ def generate_two_rules(
     """Generate two problems with the same inputs, whose ids end in `-a` and `-b`.
 
     Their outputs are equal on the first `n_same` examples and differ on the next `n_other`; on the last `n_more` they
-    may do either. Equal addresses give equal problems. InputError if no two programs are found that fit.
+    may do either. For example, with `n_same` 1, `np.roll(grid, 1, axis=1)` and `np.roll(grid, -1, axis=1)`: the first
+    input has two columns, the others three or more. Equal addresses give equal problems. InputError if no two programs
+    are found that fit.
     """
     seed = stream_seed(*address)
     rng = random.Random(seed)
@@ -155,7 +157,8 @@ def _both_examples(made: list[tuple[Pair, int]], second: list[Statement], max_ce
 
 def _in_order(examples: list[_OfBoth], n_same: int, n_other: int, n_more: int) -> list[_OfBoth] | None:
     """Return `n_same` examples with equal outputs, `n_other` with different ones and `n_more`; None without as many."""
-    same, other = [], []
+    same: list[int] = []
+    other: list[int] = []
     for index, (first, second, _) in enumerate(examples):
         (same if np.array_equal(first.output, second.output) else other).append(index)
     more = sorted(same[n_same:] + other[n_other:])[:n_more]

@@ -155,21 +155,18 @@ class ArcExperiment(Refining):
         return config | {"problems": filled(config["problems"])} if "problems" in config else config
 
     @model_validator(mode="after")
-    def _revealed_pairs_are_told_apart(self) -> Self:
+    def _two_rules_share_a_first_prompt(self) -> Self:
         n_shown = self.arc.n_shown_pairs
         if n_shown and self.arc.test_inputs == "one":
-            raise ValueError("arc.n_shown_pairs: prompts show all test inputs then; set arc.test_inputs to `all`")
-        sources: list[tuple[str, Problems | TaskSet | None, list[str]]] = [("problems", self.problems, self.part_names)]
-        sources += [
-            (f"evaluation.sets.{i}", task_set, [task_set.name]) for i, task_set in enumerate(self.evaluation.sets)
-        ]
-        for key, source, names in sources:
+            raise ValueError("arc.n_shown_pairs: first-turn prompts show all test inputs; set arc.test_inputs to `all`")
+        sets = {f"evaluation.sets.{i}": (task_set, [task_set.name]) for i, task_set in enumerate(self.evaluation.sets)}
+        for key, (source, names) in {"problems": (self.problems, self.part_names), **sets}.items():
             if source is None or not source.two_rules:
                 continue
             if source.two_rules != n_shown:
                 raise ValueError(
-                    f"{key}.two_rules is {source.two_rules}, but arc.n_shown_pairs is {n_shown}: two rules agree on "
-                    "the pairs that prompts show; set arc.n_shown_pairs, and two_rules to true"
+                    f"{key}.two_rules: two rules agree on the pairs that prompts show; set arc.n_shown_pairs, and "
+                    "two_rules to true"
                 )
             if any(self.own_of(name).use_data_augmentation for name in names):
                 raise ValueError(
