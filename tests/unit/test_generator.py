@@ -215,7 +215,7 @@ def test_about_one_program_in_eight_is_held_out() -> None:
         statements = generator._draw_statements(rng, EASY)
         if len(statements) == 2:
             bodies[generator.program_body(statements)] = statements
-    share = np.mean([generator._is_held_out(statements, body) for body, statements in bodies.items()])
+    share = np.mean([generator._is_in("heldout", statements) for statements in bodies.values()])
     assert share == pytest.approx(1 / 8, abs=0.03)  # three and a half standard deviations of 1500 draws
 
 

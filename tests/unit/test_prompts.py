@@ -171,7 +171,7 @@ NOTATION = asdict(WORDS.notation) | {"between_pairs": "", "between_tests": ""}
         (
             "feedback.json",
             '{"head": "So:"}',
-            "head, correct, wrong, other_shape, residual, error, tail",
+            "head, correct, wrong, other_shape, revealed, residual, error, tail",
         ),
         ("feedback.json", json.dumps(FEEDBACK | {"head": 1}), "head"),
         ("feedback.json", json.dumps(FEEDBACK | {"wrong": "pair {number} is wrong"}), "{grid}"),
@@ -223,6 +223,7 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
         "correct": " {number}: yes.",
         "wrong": " {number}: no ({similarity} of 100{other_shape}): {grid}",
         "other_shape": ", not {shape}",
+        "revealed": " New: {input}, then {output}.",
         "residual": " {number}: {input}, then {output}.",
         "error": "Sorry: {error}",
         "tail": " Again!",
@@ -234,6 +235,9 @@ def test_the_wording_of_later_turns_can_be_edited(tmp_path: Path):
     # one of two cells of the larger shape could match, and does not
     assert execution_feedback(task, (zero, zero + np.array([[0, 1]], np.uint8), one), template) == (
         "Results. 1: yes. 2: no (50 of 100): 1x2:\nBlack Blue 3: no (0 of 100, not 1x2): 1x1:\nBlue Again!"
+    )
+    assert execution_feedback(task, (zero, zero, zero), template, (Pair(zero, one), zero)).endswith(
+        " New: Black Black, then Blue. 4: no (0 of 100, not 1x1): 1x2:\nBlack Black Again!"
     )
     residual = load_template(str(tmp_path), form="residual")
     changed = zero + np.array([[0, 1]], np.uint8)

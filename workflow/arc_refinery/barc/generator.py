@@ -17,7 +17,7 @@ import random
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from types import CodeType
 from typing import Any
 
@@ -34,6 +34,10 @@ from arc_refinery.seeding import stream_seed
 _HELD_OUT_ONE_IN = 8
 ATTEMPTS_PER_EXAMPLE = 4
 _MAX_DRAWS = 20_000  # programs drawn until one fits
+# For two rules: programs that others are compared with, in how many others, on how many inputs or more
+_MAX_FIRST_PROGRAMS, _SECOND_PROGRAMS, _MIN_INPUTS = 3000, 12, 24
+# No room for a sprite, nothing to crop, too large, no whole numbers: draw again
+_NO_GRID = (ValueError, IndexError, TypeError, GridError)
 
 _BY_FAMILY: dict[str, list[Operation]] = defaultdict(list)
 for _operation in OPERATIONS:
@@ -82,14 +86,13 @@ def generate_problem(
     rng = random.Random(seed)
     for _ in range(_MAX_DRAWS):
         statements = _draw_statements(rng, difficulty)
-        body = program_body(statements)
-        if (split == "heldout") != _is_held_out(statements, body):
+        if not _is_in(split, statements):
             continue
         canvas = _draw_canvas(rng, statements[0], difficulty)
         seeds = [rng.randrange(2**31) for _ in range(ATTEMPTS_PER_EXAMPLE * n_examples)]
         if made := _make_examples(statements, canvas, seeds, n_examples, difficulty.max_cells):
             examples, used = zip(*made, strict=True)
-            source = _source(statements, body, canvas)
+            source = _source(statements, canvas)
             drawn = tuple(map(str, used))
             return Problem(f"{split}-{seed:016x}", source, examples, drawn, f"generated-{split}"), statements
     raise InputError(
@@ -97,6 +100,71 @@ def generate_problem(
         f"{difficulty.compositions:g} and max_side {difficulty.max_side}; set a larger max_side or, because few "
         "programs of one operation are held out, compositions: 1.0"
     )
+
+
+def generate_two_rules(
+    difficulty: ProblemDifficulty, n_same: int, n_other: int, n_more: int, split: ProblemSplit, *address: int | str
+) -> tuple[Problem, Problem]:
+    """Generate two problems with the same inputs, whose ids end in `-a` and `-b`.
+
+    Their outputs are equal on the first `n_same` examples and differ on the next `n_other`; on the last `n_more` they
+    may do either. For example, with `n_same` 1, `np.roll(grid, 1, axis=1)` and `np.roll(grid, -1, axis=1)`: the first
+    input has two columns, the others three or more. Equal addresses give equal problems. InputError if no two programs
+    are found that fit.
+    """
+    seed = stream_seed(*address)
+    rng = random.Random(seed)
+    n_inputs = max(_MIN_INPUTS, ATTEMPTS_PER_EXAMPLE * (n_same + n_other + n_more))
+    n_drawn = 0
+    while n_drawn < _MAX_FIRST_PROGRAMS:
+        first = _draw_statements(rng, difficulty)
+        if not _is_in(split, first):
+            continue
+        n_drawn += 1
+        canvas = _draw_canvas(rng, first[0], difficulty)
+        drawn = [(_example(first, canvas, number), number) for number in rng.sample(range(2**31), n_inputs)]
+        made = {(pair.input.shape, pair.input.tobytes()): (pair, number) for pair, number in drawn if pair}
+        others = (_changed_program(first, rng, difficulty) for _ in count())
+        for second in islice((other for other in others if _is_in(split, other)), _SECOND_PROGRAMS):
+            tried = _both_examples([*made.values()], second, difficulty.max_cells)
+            if examples := _in_order(tried, n_same, n_other, n_more):
+                *outputs, used = zip(*examples, strict=True)
+                seeds, rules = tuple(map(str, used)), list(zip((first, second), outputs, strict=True))
+                rng.shuffle(rules)
+                a, b = (
+                    Problem(f"{split}-{seed:016x}-{name}", _source(rule, canvas), pairs, seeds, f"generated-{split}")
+                    for name, (rule, pairs) in zip("ab", rules, strict=True)
+                )
+                return a, b
+    raise InputError(
+        f"the generator found no two {split} programs that agree on {n_same} examples and differ on {n_other}, among "
+        f"{_MAX_FIRST_PROGRAMS:,} with max_side {difficulty.max_side}; set a smaller max_side or arc.n_shown_pairs"
+    )
+
+
+_OfBoth = tuple[Pair, Pair, int]  # an example of each of two programs, and the seed of their input
+
+
+def _both_examples(made: list[tuple[Pair, int]], second: list[Statement], max_cells: int) -> list[_OfBoth]:
+    """Return the examples of a program that are also examples of a second one, with another output or the same."""
+    return [
+        (pair, Pair(pair.input, output), seed)
+        for pair, seed in made
+        if (output := _output(second, pair.input)) is not None
+        and pair.input.size + max(pair.output.size, output.size) <= max_cells
+    ]
+
+
+def _in_order(examples: list[_OfBoth], n_same: int, n_other: int, n_more: int) -> list[_OfBoth] | None:
+    """Return `n_same` examples with equal outputs, `n_other` with different ones and `n_more`; None without as many."""
+    same: list[int] = []
+    other: list[int] = []
+    for index, (first, second, _) in enumerate(examples):
+        (same if np.array_equal(first.output, second.output) else other).append(index)
+    more = sorted(same[n_same:] + other[n_other:])[:n_more]
+    if len(same) < n_same or len(other) < n_other or len(more) < n_more:
+        return None
+    return [examples[index] for index in same[:n_same] + other[:n_other] + more]
 
 
 def wrong_program(
@@ -111,7 +179,7 @@ def wrong_program(
             changed = statements[: rng.randrange(1, len(statements))]
         else:
             changed = _changed_program(statements, rng, difficulty)
-        if not _is_held_out(changed, program_body(changed)):
+        if _is_in("pretraining", changed):
             return changed
 
 
@@ -137,14 +205,14 @@ def run_statements(statements: list[Statement], grid: Grid) -> list[Any]:
     return steps
 
 
-def _is_held_out(statements: list[Statement], body: str) -> bool:
-    """Whether a program is among the one in eight (by text) that pretraining never sees.
+def _is_in(split: ProblemSplit, statements: list[Statement]) -> bool:
+    """Whether a split has this program: one in eight (by text) is held out, and pretraining never sees it.
 
     A single statement with few fillings always belongs to pretraining: nothing else would teach it.
     """
-    if len(statements) == 1 and statements[0].operation.n_fillings < _HELD_OUT_ONE_IN:
-        return False
-    return has_held_out_text(body)
+    is_always_seen = len(statements) == 1 and statements[0].operation.n_fillings < _HELD_OUT_ONE_IN
+    is_held_out = not is_always_seen and has_held_out_text(program_body(statements))
+    return is_held_out == (split == "heldout")
 
 
 def has_held_out_text(body: str) -> bool:
@@ -212,23 +280,27 @@ def _make_examples(
 
 
 def _example(statements: list[Statement], canvas: str, seed: int) -> Pair | None:
-    """Return the pair for a seed; None if a statement fails, changes nothing or leaves only black."""
+    """Return the pair for a seed; None if the canvas or a statement fails, changes nothing or leaves only black."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     try:
         grid = as_grid(_execute(canvas, None))
+    except _NO_GRID:
+        return None
+    output = _output(statements, grid)
+    return None if output is None else Pair(grid, output)
+
+
+def _output(statements: list[Statement], grid: Grid) -> Grid | None:
+    """Return a program's output; None if a statement fails, changes nothing or leaves only black."""
+    try:
         steps = [grid, *map(as_grid, run_statements(statements, grid))]
-    except (
-        ValueError,
-        IndexError,
-        TypeError,
-        GridError,
-    ):  # no room for a sprite, nothing to crop, too large, no whole numbers: draw again
+    except _NO_GRID:
         return None
     changes = [*pairwise(steps), (steps[0], steps[-1])]  # the last pair: a statement may undo the one before
     if any(np.array_equal(before, after) for before, after in changes) or not steps[-1].any():
         return None
-    return Pair(grid, steps[-1])
+    return steps[-1]
 
 
 @lru_cache(maxsize=65536)
@@ -243,9 +315,10 @@ def _execute(code: str, grid: Any) -> Any:
     return namespace["grid"]
 
 
-def _source(statements: list[Statement], body: str, canvas: str) -> str:
+def _source(statements: list[Statement], canvas: str) -> str:
     concepts = ", ".join(dict.fromkeys(statement.operation.family for statement in statements))
     generate_input = "\n".join(f"    {line}" for line in canvas.splitlines())
+    body = program_body(statements)
     return (
         f"from common import *\n\n# concepts:\n# {concepts}\n\n\ndef main(grid):\n{body}\n    return grid\n\n\n"
         f"def generate_input():\n{generate_input}\n    return grid\n"

@@ -49,19 +49,40 @@ logger = logging.getLogger(__name__)
 
 
 def first_turn_in(
-    task: Task, augmentation: Augmentation, order: tuple[int, ...], template: Template, only_test: int | None = None
+    task: Task,
+    augmentation: Augmentation,
+    order: tuple[int, ...],
+    template: Template,
+    only_test: int | None = None,
+    n_shown: int | None = None,
 ) -> Question:
     """Return the first turn that shows a task in this augmentation and order of its train pairs.
 
-    `only_test` is the index of the only test input in its text; None: the text has all test inputs.
+    `only_test` is the index of the only test input in its text; None: the text has all test inputs. `n_shown` is the
+    number of train pairs in its text, from the first; None: it has all.
     """
     seen = task.map_grids(augmentation.apply).reorder_train(order)
-    visible = seen if only_test is None else replace(seen, test=seen.test[only_test : only_test + 1])
-    return Question(first_turn(visible, template), ShownTask(augmentation, order, seen.train, seen.test, seen.hidden))
+    test = seen.test if only_test is None else seen.test[only_test : only_test + 1]
+    train = seen.train[:n_shown]
+    n_revealable = len(seen.train) - len(train)
+    shown = ShownTask(augmentation, order, seen.train, seen.test, seen.hidden, n_revealable)
+    return Question(first_turn(replace(seen, train=train, test=test), template), shown)
 
 
 def _is_generated(task: Task) -> bool:
     return task.origin.startswith("generated")
+
+
+def _is_right(shown: ShownTask, grade: Grade, index: int) -> bool:
+    return np.array_equal(grade.outputs[index], shown.train[index].output)
+
+
+def _revealed(shown: ShownTask, grade: Grade) -> int | None:
+    """Return the index of the train pair that feedback reveals, if any."""
+    if grade.revealed is not None or not grade.is_valid:
+        return grade.revealed
+    others = range(shown.n_shown, len(shown.train))
+    return next((index for index in others if not _is_right(shown, grade, index)), None)
 
 
 def _order_seen(attempt: Attempt, task: Task) -> list[int]:
@@ -118,14 +139,30 @@ class Domain(domain.Domain):
         if own.use_data_augmentation:
             augmentation, order = random_augmentation(rng), tuple(rng.permutation(len(task.train)).tolist())
         only_test = int(rng.integers(len(task.test))) if own.test_inputs == "one" else None
-        return first_turn_in(task, augmentation, order, wording, only_test)
+        return first_turn_in(task, augmentation, order, wording, only_test, own.n_shown_pairs)
 
     def feedback(self, prompt: Prompt, grade: Grade, wording: Template) -> str:
         if not grade.is_valid:
             return error_feedback(grade.error, wording)
         shown = prompt.detail
-        task = Task(prompt.task_id, shown.train, shown.test, "")
-        return execution_feedback(task, grade.outputs[: len(shown.train)], wording)
+        task = Task(prompt.task_id, shown.train[: shown.n_shown], shown.test, "")
+        index = _revealed(shown, grade)
+        revealed = None if index is None else (shown.train[index], grade.outputs[index])
+        return execution_feedback(task, grade.outputs[: shown.n_shown], wording, revealed)
+
+    def stale(self, prompt: Prompt, grade: Grade) -> Grade | None:
+        shown = prompt.detail
+        others = range(shown.n_shown, len(shown.train)) if grade.is_valid else ()
+        right = next((index for index in others if _is_right(shown, grade, index)), None)
+        return None if right is None else replace(grade, revealed=right)
+
+    def fresh(self, parent: GradedAttempt, wording: Template) -> Question:
+        shown = parent.prompt.detail
+        index = _revealed(shown, self.grade_of(parent))
+        if index is not None:
+            shown = shown.showing(index)
+        task = Task(parent.prompt.task_id, shown.train[: shown.n_shown], shown.test, "")
+        return Question(first_turn(task, wording), shown)
 
     def no_feedback(self, wording: Template) -> str:
         return wording.feedback.tail

@@ -20,7 +20,7 @@ from arc_refinery.sandbox import Executor, Program
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Pairs to execute a program on, in the form shown to the model; `n_shown` of them are in its prompt with outputs.
+    """Pairs to execute a program on, in the form shown to the model; `n_shown` of them are train pairs.
 
     In evaluation, `truths` are empty: outputs are compared on the original task.
     """

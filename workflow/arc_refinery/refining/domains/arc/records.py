@@ -1,11 +1,12 @@
 """Records of ARC: the columns of prompts, attempts and verdicts that hold grids and augmentations.
 
-prompt     detail: the task as the prompt shows it, turned and recolored, its train pairs in another order
+prompt     detail: the task as the prompt shows it, turned and recolored, its train pairs in another order: first those
+           that the first turn shows
 attempt    detail: this augmentation and order
 verdict    detail: train_outputs [[1, 0]], ..., train_correct_grids 0.0, train_pixel_score 0.167
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from arc_refinery import records
@@ -29,6 +30,19 @@ class ShownTask(View):
     train: tuple[Pair, ...]
     test: tuple[Pair, ...]
     hidden: tuple[Pair, ...] = ()
+    n_revealable: Annotated[int, "int8"] = 0  # train pairs, at the end, that only feedback may show
+
+    @property
+    def n_shown(self) -> int:
+        """Number of train pairs, from the first, that the first turn shows."""
+        return len(self.train) - self.n_revealable
+
+    def showing(self, index: int) -> "ShownTask":
+        """Return the task with this revealable train pair as the last shown one."""
+        n = self.n_shown
+        places = [*range(n), index, *(place for place in range(n, len(self.train)) if place != index)]
+        order, train = ([of[place] for place in places] for of in (self.train_order, self.train))
+        return replace(self, train_order=tuple(order), train=tuple(train), n_revealable=self.n_revealable - 1)
 
     def fault(self) -> str:
         return self.augmentation.fault() or (

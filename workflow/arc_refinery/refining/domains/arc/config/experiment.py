@@ -41,6 +41,11 @@ class Showing(Strict):
     test_inputs: Literal["all", "one"] = Field(
         "all", description="Test inputs that a first-turn prompt shows: all, or one drawn at random."
     )
+    n_shown_pairs: PositiveInt | None = Field(
+        None,
+        description="Train pairs that a first-turn prompt shows, in its own order; feedback reveals the first of "
+        "the others that the program gets wrong. Default: all.",
+    )
 
 
 class Arc(Showing):
@@ -128,7 +133,47 @@ class ArcExperiment(Refining):
     def own_of(self, tasks: str) -> Showing:
         parts = self.arc.augment_parts if tasks in self.part_names else None
         augment = self.arc.use_data_augmentation if parts is None else parts
-        return Showing(use_data_augmentation=augment, test_inputs=self.arc.test_inputs)
+        return Showing(
+            use_data_augmentation=augment, test_inputs=self.arc.test_inputs, n_shown_pairs=self.arc.n_shown_pairs
+        )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _two_rules_agree_on_what_is_shown(cls, config: Any) -> Any:
+        """Replace `two_rules: true` by the number of pairs that prompts show: the sources of tasks do not see `arc`."""
+        arc = config.get("arc") if isinstance(config, dict) else None
+        if not isinstance(arc, dict) or not (n_shown := arc.get("n_shown_pairs")):
+            return config
+
+        def filled(source: Any) -> Any:
+            is_true = isinstance(source, dict) and source.get("two_rules") is True
+            return {**source, "two_rules": n_shown} if is_true else source
+
+        evaluation = config.get("evaluation")
+        if isinstance(evaluation, dict) and isinstance(sets := evaluation.get("sets"), list):
+            config = config | {"evaluation": evaluation | {"sets": [filled(task_set) for task_set in sets]}}
+        return config | {"problems": filled(config["problems"])} if "problems" in config else config
+
+    @model_validator(mode="after")
+    def _two_rules_share_a_first_prompt(self) -> Self:
+        n_shown = self.arc.n_shown_pairs
+        if n_shown and self.arc.test_inputs == "one":
+            raise ValueError("arc.n_shown_pairs: first-turn prompts show all test inputs; set arc.test_inputs to `all`")
+        sets = {f"evaluation.sets.{i}": (task_set, [task_set.name]) for i, task_set in enumerate(self.evaluation.sets)}
+        for key, (source, names) in {"problems": (self.problems, self.part_names), **sets}.items():
+            if source is None or not source.two_rules:
+                continue
+            if source.two_rules != n_shown:
+                raise ValueError(
+                    f"{key}.two_rules: two rules agree on the pairs that prompts show; set arc.n_shown_pairs, and "
+                    "two_rules to true"
+                )
+            if any(self.own_of(name).use_data_augmentation for name in names):
+                raise ValueError(
+                    f"{key}.two_rules: tasks with two rules have the same first prompt; set arc.use_data_augmentation "
+                    "to false"
+                )
+        return self
 
     @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> Self:

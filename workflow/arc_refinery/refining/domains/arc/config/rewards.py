@@ -20,7 +20,8 @@ class Grade(rewards.Grade):
 
     outputs: tuple[Grid, ...] = ()  # one for each pair; empty unless status is ok
     truths: tuple[Grid, ...] = ()  # expected outputs
-    n_shown: int = 0  # pairs, from the first, whose outputs the prompt shows
+    n_shown: int = 0  # train pairs: the first ones, whose outputs prompts show or feedback may reveal
+    revealed: int | None = None  # train pair that feedback reveals; None: the first revealable one that is wrong
 
     @property
     def correct_grids(self) -> float:

@@ -21,6 +21,14 @@ GZIP_RATIO = 20  # size of a file of grids / its size in gzip
 DIFFICULTY = ("max_side", "compositions")  # keys of `Problems` that a set of the generator may override
 CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
+TwoRules = Annotated[
+    bool | PositiveInt,
+    Field(
+        description="For `generator`: make pairs of tasks, `<id>-a` and `<id>-b`, with the same inputs and two rules. "
+        "They agree on the `arc.n_shown_pairs` train pairs that prompts show, and on no other train or test pair."
+    ),
+]
+
 
 class Problems(tasks.Problems):
     content: ClassVar = "BARC rows"
@@ -42,15 +50,16 @@ class Problems(tasks.Problems):
         0,
         description="For `generator`: further test pairs of each task, which no prompt shows but rewards count.",
     )
+    two_rules: TwoRules = False
 
     @property
     def is_endless(self) -> bool:
         return self.source == "generator"
 
     @model_validator(mode="after")
-    def _hidden_pairs_are_the_generators(self) -> "Problems":
-        if self.source != "generator" and self.n_hidden:
-            raise ValueError("n_hidden belongs to the source `generator`; remove it")
+    def _some_keys_are_the_generators(self) -> "Problems":
+        if self.source != "generator" and (changed := [key for key in ("n_hidden", "two_rules") if getattr(self, key)]):
+            raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
         return self
 
 
@@ -74,6 +83,7 @@ class TaskSet(tasks.TaskSet):
         0,
         description="For `generator`: further test pairs of each task, which no prompt shows.",
     )
+    two_rules: TwoRules = False
     seed: Seed | None = Field(
         None,
         description="For `generator`: seed of the tasks; default: the experiment's. Choose settings with one "
@@ -91,7 +101,9 @@ class TaskSet(tasks.TaskSet):
     def _generated_sets_have_a_size(self) -> "TaskSet":
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("a set with source `generator` needs `n_tasks`")
-        generator_keys = ("n_tasks", "n_hidden", "seed", *DIFFICULTY)
+        if self.two_rules and (self.n_tasks or 0) % 2:
+            raise ValueError(f"n_tasks is {self.n_tasks}, but tasks with two_rules are pairs; choose an even number")
+        generator_keys = ("n_tasks", "n_hidden", "two_rules", "seed", *DIFFICULTY)
         changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and changed:
             raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")

@@ -36,11 +36,12 @@ NOTATION, FEEDBACK = "notation.json", "feedback.json"  # in a folder, next to th
 FeedbackForm = Literal["given", "residual"]
 
 COMPACT_INPUT, COMPACT_OUTPUT = "\ninput ", "\noutput "
+COMPACT_PAIR = f"{COMPACT_INPUT}{{input}}{COMPACT_OUTPUT}{{output}}"
 
 
 @dataclass(frozen=True)
 class FeedbackTexts:
-    """Texts of a later turn, joined: `head`, a text for each train pair, and `tail`.
+    """Texts of a later turn, joined: `head`, a text for each train pair, after `revealed` if it is new, and `tail`.
 
     A pair's text is `residual` in that form, otherwise `correct` or `wrong`. For a program that raised: `error` and
     `tail`. Comments list all slots.
@@ -50,6 +51,7 @@ class FeedbackTexts:
     correct: str = "\npair {number} correct"  # {number}: 1, 2, ...
     wrong: str = "\npair {number} wrong, pixel similarity {similarity}%{other_shape}, given {grid}"  # 0..99
     other_shape: str = ", expected shape {shape}"  # {shape}: 2x2; empty if the program's grid has the right shape
+    revealed: str = "\nPair {number} is new. Its input:\n{input}\nIts output:\n{output}"  # before that pair's own text
     residual: str = "\nPair {number}, your program gave:\n{input}\nIt should give:\n{output}"
     error: str = "Executing your program failed with {error}"
     tail: str = "\nWrite a corrected program."
@@ -74,13 +76,13 @@ class Template:
 COMPACT = Template(
     system="",
     user="{pairs}",  # test inputs are left out: they do not affect the answer
-    pair=f"{COMPACT_INPUT}{{input}}{COMPACT_OUTPUT}{{output}}",
+    pair=COMPACT_PAIR,
     between_pairs="",
     test="",
     between_tests="",
     assistant_prefix="",
     notation=Notation(DIGITS, start="{height}x{width}", row_start="\n{row} ", between_cells="", between_rows=""),
-    feedback=FeedbackTexts(residual=f"{COMPACT_INPUT}{{input}}{COMPACT_OUTPUT}{{output}}"),
+    feedback=FeedbackTexts(revealed=COMPACT_PAIR, residual=COMPACT_PAIR),
 )
 
 WORDS = Template(

@@ -2,7 +2,7 @@
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import pixel_score
-from arc_refinery.arc.tasks import Task
+from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.domains.arc.prompts.template import Template
 from arc_refinery.refining.prompts import fill
@@ -34,13 +34,19 @@ def first_turn(task: Task, template: Template) -> list[Message]:
     return [message for message in messages if message["content"]]
 
 
-def execution_feedback(task: Task, outputs: tuple[Grid, ...], template: Template) -> str:
-    """Return feedback on each train pair, in the template's form.
+def execution_feedback(
+    task: Task, outputs: tuple[Grid, ...], template: Template, revealed: tuple[Pair, Grid] | None = None
+) -> str:
+    """Return feedback on each train pair, in the template's form, and on a `revealed` one, with the program's grid.
 
     `outputs` are the program's grids for the train inputs; nothing about the test pairs is ever fed back.
     """
     pairs = enumerate(zip(task.train, outputs, strict=True), 1)
     on_pairs = [_feedback_on_pair(number, output, pair.output, template) for number, (pair, output) in pairs]
+    if revealed:
+        (pair, output), number, write = revealed, len(task.train) + 1, template.notation.write
+        facts = {"number": number, "input": write(pair.input), "output": write(pair.output)}
+        on_pairs += [fill(template.feedback.revealed, facts), _feedback_on_pair(number, output, pair.output, template)]
     return "".join([template.feedback.head, *on_pairs, template.feedback.tail])
 
 

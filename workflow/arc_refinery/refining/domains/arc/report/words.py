@@ -81,6 +81,7 @@ def changes(prompt: Prompt) -> str:
         (change.transpose, "grids transposed (rows become columns)"),
         (change.n_rotations % 4, f"grids rotated by {90 * (change.n_rotations % 4)}° counterclockwise"),
         (colors, f"colours renamed ({colors})"),
+        (prompt.detail.n_revealable, f"only the first {prompt.detail.n_shown} train pairs in its first prompt"),
     ]
     words = [description for is_changed, description in descriptions if is_changed]
     if not words:
