@@ -352,8 +352,10 @@ def test_parents_are_ranked_by_shown_tests_alone(graded: dict[str, GradedAttempt
 
 def test_tables_tell_shown_from_all_tests(graded: dict[str, GradedAttempt]):
     verdicts = [graded[letter].verdict for letter in "STw"]
-    table = Domain().derive(pd.DataFrame({"score": [v.score for v in verdicts]}))
+    columns = {"score": [v.score for v in verdicts], "status": "ok", "shown_raised": [0.0, 0.0, 0.5]}
+    table = Domain().derive(pd.DataFrame(columns))
     assert table["shown_solved"].tolist() == [True, True, False]
+    assert table["raised"].tolist() == [False, False, True]
     assert [v.solved for v in verdicts] == [True, False, False]
 
 
