@@ -204,7 +204,7 @@ def test_the_table_of_attempts_has_a_mean_per_parent(tmp_path: Path) -> None:
     files = BranchFiles(tmp_path / "base-turn2", 1, 1, 1)
     records.write(files.prompts, Prompt, [], 0, {})
     scores = [("a/1", -4.0, 8), ("b/1", -6.0, 6), ("b/1", -3.0, 6)]  # b has two texts with one parent
-    rows = [ReferenceLogprob(f"p{n}", parent[0], parent, *score) for n, (parent, *score) in enumerate(scores)]
+    rows = [ReferenceLogprob(f"p{index}", score[0][0], *score) for index, score in enumerate(scores)]
     records.write(files.reference, ReferenceLogprob, rows, 0, {}, made_from=[files.prompts])
     assert reference_logprobs_by_parent(files).to_dict() == {"a/1": -0.5, "b/1": -0.75}
     records.write(files.prompts, Prompt, [second("a", 0)], 0, {})
