@@ -17,7 +17,7 @@ from arc_refinery.refining.config import Demonstrations
 from arc_refinery.refining.domain import Domain, GradedAttempt
 from arc_refinery.refining.graded import program_of
 from arc_refinery.refining.next_turn import best_incorrect
-from arc_refinery.refining.prompts import Renderer, split_prefix
+from arc_refinery.refining.prompts import Renderer, behind_thought, split_prefix
 
 SOURCE = "source"
 N_PARENTS = 8  # incorrect attempts per task to refine, best first
@@ -118,10 +118,9 @@ def _demonstration(
 ) -> Demonstration:
     messages = domain.next_turn(parent, parent, "whole", wording).messages
     text, n_prompt = renderer.render(messages)
-    (origin, answer), opened = target, opened_thought(text)
-    if opened and not answer.startswith(opened):  # the task's own program: after an empty thought
-        answer = f"{opened}\n{opened.strip().replace('<', '</')}\n\n{answer}"
-    completion = renderer.plain(answer.removeprefix(opened or split_prefix(messages)[1]))
+    origin, answer = target
+    answer = behind_thought(text, answer)
+    completion = renderer.plain(answer.removeprefix(opened_thought(text) or split_prefix(messages)[1]))
     return Demonstration(
         demonstration_id=name,
         task_id=parent.attempt.task_id,

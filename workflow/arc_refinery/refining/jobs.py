@@ -67,6 +67,21 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
     )
 
 
+def break_programs(experiment: Refining, tasks: str, branch: str) -> Job:
+    own = experiment.own_of_broken(tasks)
+    changes = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
+    return job(
+        experiment,
+        model=_prompted(experiment, experiment.model.window),
+        sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
+        sandbox=experiment.sandbox,
+        include_errors=experiment.refinement.include_errors,
+        seed=experiment.sampled(tasks, branch).seed,
+        **({"own": own} if own else {}),
+        **_thinking(experiment),
+    )
+
+
 def _own(experiment: Refining, tasks: str = "") -> dict[str, Any]:
     own = experiment.own_of(tasks)
     return {"own": own} if own else {}
@@ -108,15 +123,15 @@ def refining_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
 
 def _next_turn(experiment: Refining, tasks: str, branch: str, sampling: dict[str, int], **settings: Any) -> Job:
     sizes = {"batch_size": experiment.sampling.batch_size} | sampling
-    return job(
-        experiment, _files(experiment, tasks), branch=branch, sampling=sizes, **_thinking(experiment), **settings
-    )
+    refined = experiment.refined_branch if branch == "training" else experiment.branch_before(branch)
+    files = _files(experiment, tasks, refined)
+    return job(experiment, files, branch=branch, sampling=sizes, **_thinking(experiment), **settings)
 
 
-def _files(experiment: Refining, tasks: str) -> dict[str, int]:
-    """How a turn is split into files, which changes no result."""
+def _files(experiment: Refining, tasks: str, branch: str) -> dict[str, int]:
+    """How a branch is split into files, which changes no result."""
     return {
-        "n_shards": experiment.n_shards(tasks),
+        "n_shards": experiment.n_shards(tasks, branch),
         "shards_per_grading_job": experiment.shards_per_grading_job,
         "tasks_per_batch": experiment.sampling.tasks_per_batch,
     }
@@ -167,7 +182,7 @@ def demonstrations(experiment: Refining, tasks: str) -> Job:
     assert training and training.sft
     return job(
         experiment,
-        _files(experiment, tasks),
+        _files(experiment, tasks, experiment.refined_branch),
         model=_prompted(experiment, _training_window(experiment)),
         refinement=_refinement(experiment),
         demonstrations=training.sft.demonstrations,

@@ -37,6 +37,14 @@ def begun_answer(prompt: Prompt) -> str:
     return split_prefix(prompt.messages)[1] or opened_thought(prompt.text)
 
 
+def behind_thought(prompt: str, answer: str) -> str:
+    """Return a whole answer to a rendered prompt, behind an empty thought if the prompt opens one that it lacks."""
+    opened = opened_thought(prompt)
+    if not opened or answer.startswith(opened):
+        return answer
+    return f"{opened}\n{opened.strip().replace('<', '</')}\n\n{answer}"
+
+
 def opening(conversation: Sequence[Message]) -> list[Message]:
     """Return the first turn of a conversation that waits for an answer."""
     messages, prefix = split_prefix(conversation)

@@ -130,6 +130,9 @@ class ArcExperiment(Refining):
         augment = self.arc.use_data_augmentation if parts is None else parts
         return Showing(use_data_augmentation=augment, test_inputs=self.arc.test_inputs)
 
+    def own_of_broken(self, tasks: str) -> Showing:
+        return self.own_of(tasks).model_copy(update={"use_data_augmentation": False})
+
     @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> Self:
         if (self.model.template == LEARNED) != bool(self.arc.template_rows):
@@ -140,7 +143,7 @@ class ArcExperiment(Refining):
     def _sources_answer_what_is_shown(self) -> Self:
         if self.training and self.training.prompts_per_task > 1 and not self.arc.use_data_augmentation:
             raise ValueError("training.prompts_per_task: without arc.use_data_augmentation they are all the same")
-        sft = self.training.sft if self.training else None
+        sft = self.training.sft if self.training and self.training.answers == "sampled" else None
         learns_from_sources = sft is not None and sft.demonstrations.targets == "source"
         if learns_from_sources and (not self.parts or self.own_of(self.part_names[0]).use_data_augmentation):
             raise ValueError(
