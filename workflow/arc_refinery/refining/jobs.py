@@ -60,7 +60,7 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
         experiment,
         model=_prompted(experiment, experiment.model.window),
         sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
-        **_own(experiment, tasks),
+        **_own(experiment.own_of(tasks)),
         **_thinking(experiment),
         branch="turn1",
         seed=sampled.seed,
@@ -68,22 +68,20 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
 
 
 def break_programs(experiment: Refining, tasks: str, branch: str) -> Job:
-    own = experiment.own_of_broken(tasks)
     changes = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
     return job(
         experiment,
         model=_prompted(experiment, experiment.model.window),
-        sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
+        sampling=only(experiment.sampling.model_copy(update=changes), "n_predictions", "max_output_tokens"),
         sandbox=experiment.sandbox,
         include_errors=experiment.refinement.include_errors,
         seed=experiment.sampled(tasks, branch).seed,
-        **({"own": own} if own else {}),
+        **_own(experiment.own_of_broken(tasks)),
         **_thinking(experiment),
     )
 
 
-def _own(experiment: Refining, tasks: str = "") -> dict[str, Any]:
-    own = experiment.own_of(tasks)
+def _own(own: Any) -> dict[str, Any]:
     return {"own": own} if own else {}
 
 
@@ -154,7 +152,7 @@ def training_prompts(experiment: Refining, tasks: str) -> Job:
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
         prompted = without(changed, ATTEMPTS)
-        own = _own(experiment)  # augmented as the evaluation's, also for parts whose attempts are not
+        own = _own(experiment.own_of(""))  # augmented as the evaluation's, also for parts whose attempts are not
         own |= _thinking(experiment)
         return job(experiment, model=model, sampling=prompted, **own, branch="training", seed=experiment.seed)
     return _next_turn(  # one prompt per task, which refines its best incorrect attempt

@@ -78,6 +78,9 @@ class _Edits:
             return
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             names = _local_names(node)
+        if (number := _integer(node)) is not None:
+            yield from (_Edit("constant", *self._span(node), str(other)) for other in (number - 1, number + 1))
+            return
         yield from self._of_node(node, names)
         for field, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
@@ -106,9 +109,6 @@ class _Edits:
                     yield from self._negated(condition)
             case ast.Constant(value=bool() as value):
                 yield _Edit("truth", *self._span(node), str(not value))
-            case ast.Constant(value=int() as value):
-                for other in (value - 1, value + 1):
-                    yield _Edit("constant", *self._span(node), str(other))
             case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
                 _, end = self._span(node)
                 start = end - len(name.encode())
@@ -179,6 +179,19 @@ class _Edits:
             whole = text if isinstance(bound, _ATOMS) else f"({text})"
             for sign in "-+":
                 yield _Edit("bound", start, end, f"{whole} {sign} 1")
+
+
+def _integer(node: ast.AST) -> int | None:
+    """Return the value of a whole number such as `-1`; None for another node."""
+    match node:
+        case ast.Constant(value=bool()):
+            return None
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+            return -value
+        case _:
+            return None
 
 
 def _local_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

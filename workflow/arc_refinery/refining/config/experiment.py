@@ -414,8 +414,8 @@ class Refining(Compared[Arm]):
             raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
         if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
             raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
-        if clash := [name for name in self.adapters if is_broken(f"turn1-{name}")]:
-            raise ValueError(f"training: {clash[0]}: the name of a run cannot begin with {BROKEN}; choose another")
+        if runs := [name for name in self.adapters if is_broken(f"turn1-{name}")]:
+            raise ValueError(f"training: {runs[0]}: the name of a run cannot begin with {BROKEN}; choose another")
         return self
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.config import ATTEMPTS, PositiveInt, Sandbox, Seed, marked
+from arc_refinery.config import PositiveInt, Sandbox, Seed
 from arc_refinery.config.base import Strict
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
@@ -79,9 +79,8 @@ def break_programs(
                         replace(prompt, n_predictions=n) for prompt in some if (n := len(wrong[prompt.prompt_id]))
                     )
 
-        settings = sampling.model_dump(exclude=marked(type(sampling), ATTEMPTS))
-        settings |= {"template": domain.texts(wording), "max_model_len": model.window, "sandbox": sandbox.model_dump()}
-        settings |= {"include_errors": include_errors, "n_rounds": N_ROUNDS}
+        settings = {"template": domain.texts(wording), "max_model_len": model.window, "sandbox": sandbox.model_dump()}
+        settings |= {"sampling": sampling.model_dump(), "include_errors": include_errors, "n_rounds": N_ROUNDS}
         write_prompts(domain.prompt_class, prompts, answered(), model.window, answer, seed, settings, [tasks])
     prompt_ids = records.texts(prompts, domain.prompt_class, "prompt_id")  # without those that are too long
     attempts = (attempt for prompt_id in prompt_ids for attempt in wrong[prompt_id])
