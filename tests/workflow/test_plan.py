@@ -34,9 +34,9 @@ def test_broken_programs_are_not_sampled(fresh: Checkout):
             arm["turns"][0]["answers"] = "broken"
 
     planned = fresh.planned("--configfile", fresh.change(break_programs))
-    # of two parts and two sets; sampled are first turns of the independent arm, and both sets for four refining arms
+    # of two parts and two sets; in three shards, sampled are the first turns of `independent` and two second turns
     assert planned["break_programs"] == 2 + 2
-    assert (planned["first_prompts"], planned["sample"]) == (2, 2 + 4 * 2)
+    assert (planned["first_prompts"], planned["sample"]) == (2, 3 + 2 * 3)
     assert planned["grade"] == planned["sample"] + 4
 
 
