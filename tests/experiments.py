@@ -43,7 +43,7 @@ REFINING: dict[str, Changes] = {
     "pass rates": {"training.select": {"min_pass_rate": 0.1, "max_pass_rate": 0.9}},
     "broken programs": {
         "training.answers": "broken",
-        "evaluation.arms.1.turns.0": {"n_predictions": 4, "answers": "broken"},
+        "evaluation.arms.2.turns": [{"n_predictions": 4}],  # only its answers can be broken
     },
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},
