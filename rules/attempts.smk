@@ -15,7 +15,7 @@ rule first_prompts:
     benchmark:
         "<benchmarks>/{tasks}/{branch}/prompts.tsv"
     wildcard_constraints:
-        branch="turn1(-.+)?",
+        branch="turn1(?!-broken)(-.+)?",
     priority: 20  # if no prompt fits, the run ends before anything is sampled
     threads: cpus("cpu")
     resources:
@@ -40,6 +40,8 @@ rule sample:
         "<logs>/{tasks}/{branch}/sample-{shard}.log",
     benchmark:
         "<benchmarks>/{tasks}/{branch}/sample-{shard}.tsv"
+    wildcard_constraints:
+        branch="(?!turn1-broken).+",
     threads: cpus("sample")
     resources:
         **needs("sample"),
@@ -53,6 +55,33 @@ rule sample:
         "{resources.venv_on_path}arc-refinery stage sample {params.settings:q} --tuning {resources.tuning:q}"
         " --prompts {input.prompts} --adapter {input.adapter} --shard {wildcards.shard} --n-shards {params.n_shards}"
         " --output {output} > {log} 2>&1"
+
+
+rule break_programs:
+    input:
+        tasks="<results>/tasks/{tasks}.parquet",
+        template=experiment.template_files(),
+        domain=kind.inputs.domain_code(experiment),
+        model=inputs.models(experiment),
+    output:
+        prompts="<results>/{tasks}/{branch}/prompts.parquet",
+        attempts="<results>/{tasks}/{branch}/attempts/000.parquet",
+    log:
+        "<logs>/{tasks}/{branch}/break.log",
+    benchmark:
+        "<benchmarks>/{tasks}/{branch}/break.tsv"
+    wildcard_constraints:
+        branch="turn1-broken(-.+)?",
+    threads: cpus("cpu")
+    resources:
+        **needs("cpu"),
+    params:
+        settings=settings(kind.break_programs, "tasks", "branch"),
+    message:
+        "break programs: {wildcards.tasks}, {wildcards.branch}"
+    shell:
+        "{resources.venv_on_path}arc-refinery stage break_programs {params.settings:q}"
+        " --tasks {input.tasks} --n-jobs {threads} --prompts {output.prompts} --output {output.attempts} 2> {log}"
 
 
 rule grade:

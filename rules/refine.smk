@@ -87,9 +87,9 @@ elif experiment.runs:
 
     rule training_prompts:
         input:
-            prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=from_wildcards(kind.inputs.attempts, "tasks"),
-            verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
+            prompts=f"<results>/{{tasks}}/{experiment.refined_branch}/prompts.parquet",
+            attempts=from_wildcards(kind.inputs.attempts, "tasks", branch=experiment.refined_branch),
+            verdicts=from_wildcards(kind.inputs.verdicts, "tasks", branch=experiment.refined_branch),
             overlap=ancient(kind.inputs.overlap(experiment)),
             template=experiment.template_files(),
             domain=kind.inputs.domain_code(experiment),
@@ -121,9 +121,9 @@ if experiment.sft_adapters:
     rule demonstrations:
         input:
             tasks="<results>/tasks/{tasks}.parquet",
-            prompts="<results>/{tasks}/turn1/prompts.parquet",
-            attempts=from_wildcards(kind.inputs.attempts, "tasks"),
-            verdicts=from_wildcards(kind.inputs.verdicts, "tasks"),
+            prompts=f"<results>/{{tasks}}/{experiment.refined_branch}/prompts.parquet",
+            attempts=from_wildcards(kind.inputs.attempts, "tasks", branch=experiment.refined_branch),
+            verdicts=from_wildcards(kind.inputs.verdicts, "tasks", branch=experiment.refined_branch),
             overlap=ancient(kind.inputs.overlap(experiment)),
             template=experiment.template_files(),
             domain=kind.inputs.domain_code(experiment),

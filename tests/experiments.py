@@ -16,7 +16,7 @@ from arc_refinery.config.layers import merged
 from arc_refinery.jobs import Job
 from arc_refinery.outputs import flag_of
 from arc_refinery.refining import jobs as refining
-from arc_refinery.refining.config import Refining
+from arc_refinery.refining.config import Refining, is_broken
 from arc_refinery.tool_use import jobs as tool_use
 from arc_refinery.tool_use.config import ToolUse
 
@@ -46,6 +46,10 @@ REFINING: dict[str, Changes] = {
         "training.sft": None,
     },
     "pass rates": {"training.select": {"min_pass_rate": 0.1, "max_pass_rate": 0.9}},
+    "broken programs": {
+        "training.answers": "broken",
+        "evaluation.arms.2.turns": [{"n_predictions": 4}],  # only its answers can be broken
+    },
     "other targets": {"training.sft.demonstrations": {"targets": "attempts"}},
     "processes": {"training.grpo.gradient_accumulation_steps": 2},
     "a set to train on": {"parts": None, "training.sets": ["heldout"], "problems": None, "training.sft": None},
@@ -109,7 +113,7 @@ def settings(section: BaseModel, place: tuple[str, ...] = ()) -> Iterator[tuple[
 def refining_jobs(experiment: Refining) -> dict[str, Job]:
     sets, training = experiment.set_names, experiment.training
     evaluated = [(name, branch) for name in sets for branch in experiment.branches]
-    trained = [(tasks, "turn1") for tasks in experiment.training_tasks]
+    trained = [(tasks, experiment.refined_branch) for tasks in experiment.training_tasks]
     planned: dict[str, Job] = {"grade": refining.grade(experiment)}
     if experiment.parts:
         planned["tasks"] = refining.tasks(experiment)
@@ -119,6 +123,9 @@ def refining_jobs(experiment: Refining) -> dict[str, Job]:
         planned["demonstrations"] = refining.demonstrations(experiment, experiment.training_tasks[0])
     planned |= {f"evaluation_tasks {name}": refining.evaluation_tasks(experiment, name) for name in sets}
     for tasks, branch in dict.fromkeys([*trained, *evaluated]):
+        if is_broken(branch):
+            planned[f"break_programs {tasks} {branch}"] = refining.break_programs(experiment, tasks, branch)
+            continue
         first = branch.startswith("turn1")
         planned[f"sample {tasks} {branch}"] = refining.sample(experiment, tasks, branch)
         prompts = refining.first_prompts if first else refining.refining_prompts

@@ -26,6 +26,7 @@ NOT_CORRUPTED = {
     "report --configfile": "as for doctor memory",
     "sample --dataset-path": "as for the stages sample and evaluation_tasks",
     "sample --lora-path": WEIGHTS,
+    "stage break_programs --tasks": "as for first_prompts",
     "stage demonstrations --overlap": "as for first_prompts",
     "stage episodes --adapter": WEIGHTS,
     "stage reference_logprobs --adapter": WEIGHTS,

@@ -84,6 +84,11 @@ STAGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "overlap": (ARC, "--trained in --evaluated other --output out", ["out"]),
     "first_prompts": (PROMPTS | {"branch": "b"}, "--tasks in --output out", ["out"]),
     "sample": (PROMPTS | {"model": {"path": TINY, "window": 9}}, "--prompts in --output out", ["out"]),
+    "break_programs": (
+        PROMPTS | {"sandbox": {}, "include_errors": False},
+        "--tasks in --prompts there --output out",
+        ["there", "out"],
+    ),
     "grade": (ARC | {"sandbox": {}, "seed": 0}, "--attempts in --tasks tasks --output out", ["out"]),
     "refining_prompts": (
         PROMPTS | BRANCH | {"branch": "b", "feedback": "real", "select": {}},

@@ -27,6 +27,19 @@ def test_curves_of_a_training_wait_for_no_evaluation(fresh: Checkout):
     assert planned["refining_prompts"] == planned["report"] == 0
 
 
+def test_broken_programs_are_not_sampled(fresh: Checkout):
+    def break_programs(content: dict[str, Any]) -> None:
+        content["training"]["answers"] = "broken"
+        for arm in content["evaluation"]["arms"][1:]:
+            arm["turns"][0]["answers"] = "broken"
+
+    planned = fresh.planned("--configfile", fresh.change(break_programs))
+    # of two parts and two sets; in three shards, sampled are the first turns of `independent` and two second turns
+    assert planned["break_programs"] == 2 + 2
+    assert (planned["first_prompts"], planned["sample"]) == (2, 3 + 2 * 3)
+    assert planned["grade"] == planned["sample"] + 4
+
+
 def test_the_full_size_experiment_is_the_same_dag_with_another_config(fresh: Checkout):
     planned = fresh.planned("--configfile", "config/multi-turn-rl.yaml")
     # 2 parts x 20 shards, then 10 shards of one set for turn 1 and for two refining arms; 8 of them are graded together

@@ -14,10 +14,13 @@ trained on and held-out ones; two different texts may still compute the same fun
 
 import hashlib
 import random
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, islice, pairwise
+from itertools import count, islice, pairwise, product
+from string import Formatter
 from types import CodeType
 from typing import Any
 
@@ -195,6 +198,55 @@ def _changed_program(statements: list[Statement], rng: random.Random, difficulty
     return [*statements[:index], changed, *statements[index + 1 :]]
 
 
+def broken_programs(body: str, rng: random.Random) -> Iterator[str]:
+    """Yield, for the body of a generated program, those with one statement exchanged or left out, in random order.
+
+    Exchanged are a statement's parameters, or its operation. The text is never held out. None for another program.
+    """
+    statements = _statements_of(re.sub("^ {4}", "", body, flags=re.MULTILINE)) or []
+    changed = [statements[:index] + statements[index + 1 :] for index in range(len(statements)) if len(statements) > 1]
+    for index, statement in enumerate(statements):
+        parameters = statement.operation.parameters
+        fillings = [dict(zip(parameters, values, strict=True)) for values in product(*parameters.values())]
+        families = _FAMILIES if index == 0 else FOLLOWING_FAMILIES
+        others = [
+            *(Statement(statement.operation, values) for values in fillings if _differ(values)),
+            *(_fill(rng, operation) for operation in OPERATIONS if operation.family in families),
+        ]
+        changed += [[*statements[:index], other, *statements[index + 1 :]] for other in others]
+    rng.shuffle(changed)
+    for program in changed:
+        text = program_body(program)
+        if text != body and not _is_held_out(program, text):
+            yield text
+
+
+def _statements_of(code: str) -> list[Statement] | None:
+    """Return the statements that have this code; None if it is not generated."""
+    if not code:
+        return []
+    for operation in OPERATIONS:
+        if (start := _pattern(operation.code).match(code)) and all(
+            value in operation.parameters[name] for name, value in start.groupdict().items()
+        ):
+            rest = _statements_of(code[start.end() :])
+            if rest is not None:
+                return [Statement(operation, start.groupdict()), *rest]
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _pattern(code: str) -> re.Pattern[str]:
+    """Return what matches an operation's code with any values in its placeholders, and the end of its line."""
+    pattern, names = "", set[str]()
+    for text, name, _, _ in Formatter().parse(code):
+        pattern += re.escape(text)
+        if name:
+            pattern += f"(?P={name})" if name in names else f"(?P<{name}>-?[0-9]+)"
+            names.add(name)
+    return re.compile(rf"{pattern}(?:\n|\Z)")
+
+
 def run_statements(statements: list[Statement], grid: Grid) -> list[Any]:
     """Return the grid after each statement. Only for the generator's own programs: they run without a sandbox."""
     steps: list[Any] = []
@@ -235,8 +287,13 @@ def _draw_statement(rng: random.Random, index: int) -> Statement:
 def _fill(rng: random.Random, operation: Operation) -> Statement:
     while True:
         values = {name: rng.choice(choices) for name, choices in operation.parameters.items()}
-        if "a" not in values or "b" not in values or values["a"] != values["b"]:
+        if _differ(values):
             return Statement(operation, values)
+
+
+def _differ(values: dict[str, str]) -> bool:
+    """Whether no colour is exchanged for itself."""
+    return "a" not in values or values["a"] != values.get("b")
 
 
 def _draw_canvas(rng: random.Random, first: Statement, difficulty: ProblemDifficulty) -> str:

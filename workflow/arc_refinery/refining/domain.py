@@ -34,6 +34,7 @@ from arc_refinery.evaluation.attempts import NAMES
 from arc_refinery.evaluation.metrics import PASS_RATE, PROGRAMS, SOLVED, Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config.rewards import REWARDS, Grade
+from arc_refinery.refining.mutations import mutations
 from arc_refinery.refining.prompts import next_turn, opening, program_and_end
 from arc_refinery.refining.training_tasks import LeftOut
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
@@ -371,6 +372,11 @@ class Domain:
     def source_answers(self, tasks: Iterable[Any], wording: Any, executors: tuple[Executor, ...]) -> dict[str, str]:
         """Return, by task id, a whole answer with the task's own program, if that is right."""
         return {}
+
+    def broken(self, task: Any, answer: str, rng: np.random.Generator) -> Iterator[str]:
+        """Yield whole answers that differ from a right one by a mutation of its program, and may be right, too."""
+        program, _ = program_and_end(answer)
+        return (answer.replace(program, mutated, 1) for mutated in mutations(program or "", rng) if program)
 
     def shows_task_itself(self, prompt: Any) -> bool:
         """Return whether the task's own program answers a prompt: not if the prompt augments the task."""

@@ -32,12 +32,20 @@ def grade_attempts(
     remaining = iter(attempts)
     with tqdm(total=n_attempts, unit="attempt", mininterval=5) as progress:
         while batch := list(islice(remaining, ATTEMPTS_AT_ONCE)):
-            subjects = domain.subjects(batch, tasks)
-            answers = [Answer(attempt.completion, subject) for attempt, subject in zip(batch, subjects, strict=True)]
-            with closing(grades_of(domain, answers, executors, [attempt.attempt_id for attempt in batch])) as grades:
-                for attempt, grade in zip(batch, grades, strict=True):
-                    yield verdict_of(domain, attempt, tasks[attempt.task_id], grade)
-                    progress.update()
+            for verdict in verdicts_of(domain, batch, tasks, executors):
+                yield verdict
+                progress.update()
+
+
+def verdicts_of(
+    domain: Domain, attempts: Sequence[Attempt], tasks: Mapping[str, Any], executors: tuple[Executor, ...]
+) -> Iterator[Verdict]:
+    """Yield one verdict per attempt, in order."""
+    subjects = domain.subjects(attempts, tasks)
+    answers = [Answer(attempt.completion, subject) for attempt, subject in zip(attempts, subjects, strict=True)]
+    with closing(grades_of(domain, answers, executors, [attempt.attempt_id for attempt in attempts])) as grades:
+        for attempt, grade in zip(attempts, grades, strict=True):
+            yield verdict_of(domain, attempt, tasks[attempt.task_id], grade)
 
 
 def grades_of(

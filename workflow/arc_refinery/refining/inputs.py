@@ -62,11 +62,11 @@ def files(experiment: Refining, tasks: str, branch: str) -> BranchFiles:
     return experiment.files(Path("<results>"), tasks, branch)
 
 
-def attempts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
+def attempts(experiment: Refining, tasks: str, branch: str) -> Paths:
     return _texts(files(experiment, tasks, branch).attempts)
 
 
-def verdicts(experiment: Refining, tasks: str, branch: str = "turn1") -> Paths:
+def verdicts(experiment: Refining, tasks: str, branch: str) -> Paths:
     return _texts(files(experiment, tasks, branch).verdicts)
 
 
@@ -117,7 +117,9 @@ def reference_logprobs(experiment: Refining) -> Paths:
 
 def all_prompts(experiment: Refining) -> Paths:
     """Every file of prompts of the experiment: of first turns, of training, and of the arms' later turns."""
-    first = [str(files(experiment, tasks, "turn1").prompts) for tasks in experiment.refined_for_training]
+    first = [
+        str(files(experiment, tasks, experiment.refined_branch).prompts) for tasks in experiment.refined_for_training
+    ]
     return list(dict.fromkeys([*first, *training_prompt_files(experiment), *evaluation_prompts(experiment)]))
 
 

@@ -60,15 +60,28 @@ def first_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
         experiment,
         model=_prompted(experiment, experiment.model.window),
         sampling=without(experiment.sampling.model_copy(update=changes), ATTEMPTS),
-        **_own(experiment, tasks),
+        **_own(experiment.own_of(tasks)),
         **_thinking(experiment),
         branch="turn1",
         seed=sampled.seed,
     )
 
 
-def _own(experiment: Refining, tasks: str = "") -> dict[str, Any]:
-    own = experiment.own_of(tasks)
+def break_programs(experiment: Refining, tasks: str, branch: str) -> Job:
+    changes = {"n_predictions": experiment.first_turn_predictions(tasks, branch)}
+    return job(
+        experiment,
+        model=_prompted(experiment, experiment.model.window),
+        sampling=only(experiment.sampling.model_copy(update=changes), "n_predictions", "max_output_tokens"),
+        sandbox=experiment.sandbox,
+        include_errors=experiment.refinement.include_errors,
+        seed=experiment.sampled(tasks, branch).seed,
+        **_own(experiment.own_of_broken(tasks)),
+        **_thinking(experiment),
+    )
+
+
+def _own(own: Any) -> dict[str, Any]:
     return {"own": own} if own else {}
 
 
@@ -108,15 +121,15 @@ def refining_prompts(experiment: Refining, tasks: str, branch: str) -> Job:
 
 def _next_turn(experiment: Refining, tasks: str, branch: str, sampling: dict[str, int], **settings: Any) -> Job:
     sizes = {"batch_size": experiment.sampling.batch_size} | sampling
-    return job(
-        experiment, _files(experiment, tasks), branch=branch, sampling=sizes, **_thinking(experiment), **settings
-    )
+    refined = experiment.refined_branch if branch == "training" else experiment.branch_before(branch)
+    files = _files(experiment, tasks, refined)
+    return job(experiment, files, branch=branch, sampling=sizes, **_thinking(experiment), **settings)
 
 
-def _files(experiment: Refining, tasks: str) -> dict[str, int]:
-    """How a turn is split into files, which changes no result."""
+def _files(experiment: Refining, tasks: str, branch: str) -> dict[str, int]:
+    """How a branch is split into files, which changes no result."""
     return {
-        "n_shards": experiment.n_shards(tasks),
+        "n_shards": experiment.n_shards(tasks, branch),
         "shards_per_grading_job": experiment.shards_per_grading_job,
         "tasks_per_batch": experiment.sampling.tasks_per_batch,
     }
@@ -150,7 +163,7 @@ def training_prompts(experiment: Refining, tasks: str) -> Job:
         sizes = {"n_predictions": training.prompts_per_task, "batch_size": 1}
         changed = sampling.model_copy(update=sizes | {"max_output_tokens": training.max_completion_length})
         prompted = without(changed, ATTEMPTS)
-        own = _own(experiment)  # augmented as the evaluation's, also for parts whose attempts are not
+        own = _own(experiment.own_of(""))  # augmented as the evaluation's, also for parts whose attempts are not
         own |= _thinking(experiment)
         return job(experiment, model=model, sampling=prompted, **own, branch="training", seed=experiment.seed)
     return _next_turn(  # one prompt per task, which refines its best incorrect attempt
@@ -178,7 +191,7 @@ def demonstrations(experiment: Refining, tasks: str) -> Job:
     assert training and training.sft
     return job(
         experiment,
-        _files(experiment, tasks),
+        _files(experiment, tasks, experiment.refined_branch),
         model=_prompted(experiment, _training_window(experiment)),
         refinement=_refinement(experiment),
         demonstrations=training.sft.demonstrations,

@@ -37,15 +37,17 @@ def begun_answer(prompt: Prompt) -> str:
     return split_prefix(prompt.messages)[1] or opened_thought(prompt.text)
 
 
-def rest_of_answer(answer: str, text: str, conversation: Sequence[Message]) -> str:
-    """Return what of a whole answer follows a prompt, given as text and as messages, which may end with its beginning.
+def behind_thought(prompt: str, answer: str) -> str:
+    """Return a whole answer to a rendered prompt, behind an empty thought if the prompt opens one that it lacks."""
+    opened = opened_thought(prompt)
+    if not opened or answer.startswith(opened):
+        return answer
+    return f"{opened}\n{opened.strip().replace('<', '</')}\n\n{answer}"
 
-    If the text opens a thought that the answer does not have, that thought is empty.
-    """
-    opened = opened_thought(text)
-    if opened and not answer.startswith(opened):
-        answer = f"{opened}\n{opened.strip().replace('<', '</')}\n\n{answer}"
-    return answer.removeprefix(opened or split_prefix(conversation)[1])
+
+def rest_of_answer(answer: str, text: str, conversation: Sequence[Message]) -> str:
+    """Return what of a whole answer follows a prompt, given as text and as messages, which may end with its beginning."""
+    return behind_thought(text, answer).removeprefix(opened_thought(text) or split_prefix(conversation)[1])
 
 
 def opening(conversation: Sequence[Message]) -> list[Message]:

@@ -33,8 +33,17 @@ CONTROLS: Mapping[FeedbackKind, str] = {
 }
 
 
+# The name in `answers` and in branches, and the model of such attempts
+BROKEN = "broken"
+
+
 class Turn(Strict):
     n_predictions: PositiveInt = Field(description="Completions per task in this turn.")
+    answers: Literal["sampled", "broken"] = Field(
+        "sampled",
+        description="For turn 1, `broken`: instead of sampled completions, the task's own right program, each with "
+        "another mutation that makes it wrong on what the prompt shows; at most `n_predictions` of them.",
+    )
     adapter: AdapterName = Field(
         "none",
         description="Adapter that samples them: `none`; `trained`, in a sweep one arm per run; the name of "
@@ -70,6 +79,12 @@ class Arm(BaseArm):
         changed = [key for key in ("feedback", "form") if getattr(first, key) != Turn.model_fields[key].default]
         if changed:
             raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(changed)}")
+        if any(turn.answers == BROKEN for turn in self.turns[1:]):
+            raise ValueError(
+                f"{self.name}: only the answers of turn 1 can be broken; remove `answers` from later turns"
+            )
+        if first.answers == BROKEN and first.adapter != "none":
+            raise ValueError(f"{self.name}: broken answers of turn 1 are not sampled; remove its adapter")
         return self
 
     def branch(self, turn: int) -> str:
@@ -78,8 +93,9 @@ class Arm(BaseArm):
             return f"{self.name}-turn{turn}"
         first = self.turns[0]
         adapter = "" if first.adapter == "none" else first.adapter
+        broken = BROKEN if first.answers == BROKEN else ""
         seed = "" if self.sampling_seed is None else f"sampling-{self.sampling_seed}"
-        return "-".join(word for word in ("turn1", adapter, seed) if word)
+        return "-".join(word for word in ("turn1", adapter, broken, seed) if word)
 
     @property
     def sampling_seed(self) -> int | None:

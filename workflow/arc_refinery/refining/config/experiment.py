@@ -30,11 +30,18 @@ from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
 from arc_refinery.evaluation.power import POWER, Plan
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config.evaluation import Arm, Evaluation
+from arc_refinery.refining.config.evaluation import BROKEN, Arm, Evaluation
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS, REWARDS
 from arc_refinery.refining.config.sampling import PromptedModel, Refinement, Sampling, Thinking
 from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
 from arc_refinery.refining.config.training import Training
+
+BROKEN_BRANCH = f"turn1-{BROKEN}"
+
+
+def is_broken(branch: str) -> bool:
+    """Whether the answers of a branch are broken ones (`answers` of turn 1); one per seed of sampling."""
+    return branch == BROKEN_BRANCH or branch.startswith(f"{BROKEN_BRANCH}-")
 
 
 class SamplingPlan(NamedTuple):
@@ -117,7 +124,7 @@ class Refining(Compared[Arm]):
     def sampled_folders(self) -> list[str]:
         parts = [name for name in self.refined_for_training if name in self.part_names]
         folders = [f"{name}/{branch}" for name in self.set_names for branch in self.branches]
-        return [*(f"{name}/turn1" for name in parts), *folders]
+        return [*(f"{name}/{self.refined_branch}" for name in parts), *folders]
 
     @property
     def trained_row(self) -> TrainedRow | None:
@@ -220,6 +227,10 @@ class Refining(Compared[Arm]):
         """How the domain shows tasks in the prompts of a part or an evaluation set; None: in one way."""
         return None
 
+    def own_of_broken(self, tasks: str) -> Strict | None:
+        """`own_of` for prompts that the tasks' own programs answer: they show the tasks themselves."""
+        return self.own_of(tasks)
+
     @property
     def training_tasks(self) -> list[str]:
         """Parts or evaluation sets to train on."""
@@ -314,8 +325,10 @@ class Refining(Compared[Arm]):
     def evaluation_set(self, name: str) -> TaskSet:
         return next(task_set for task_set in self.evaluation.sets if task_set.name == name)
 
-    def n_shards(self, tasks: str) -> int:
-        """Number of sampling jobs of a part or an evaluation set."""
+    def n_shards(self, tasks: str, branch: str = "turn1") -> int:
+        """Number of sampling jobs of a part or an evaluation set; broken answers need one job."""
+        if is_broken(branch):
+            return 1
         if self.parts and tasks in self.part_names:
             return self.parts.shards_per_part
         return self.evaluation_set(tasks).shards
@@ -323,8 +336,16 @@ class Refining(Compared[Arm]):
     def files(self, results: Path, tasks: str, branch: str) -> BranchFiles:
         """The records of a branch of a part or an evaluation set; `results` is the experiment's folder of results."""
         return BranchFiles(
-            results / tasks / branch, self.n_shards(tasks), self.shards_per_grading_job, self.sampling.tasks_per_batch
+            results / tasks / branch,
+            self.n_shards(tasks, branch),
+            self.shards_per_grading_job,
+            self.sampling.tasks_per_batch,
         )
+
+    @property
+    def refined_branch(self) -> str:
+        """The first turns that training refines."""
+        return BROKEN_BRANCH if self.training and self.training.answers == BROKEN else "turn1"
 
     @property
     def refined_for_training(self) -> list[str]:
@@ -366,7 +387,7 @@ class Refining(Compared[Arm]):
 
     def _is_for_training(self, tasks: str, branch: str) -> bool:
         """Return whether training reads a first turn, so that it is sampled without regard to the arms."""
-        return tasks in self.part_names or (branch == "turn1" and tasks in self.refined_for_training)
+        return tasks in self.part_names or (branch == self.refined_branch and tasks in self.refined_for_training)
 
     @property
     def branches(self) -> list[str]:
@@ -393,6 +414,8 @@ class Refining(Compared[Arm]):
             raise ValueError(f"evaluation.sets: the name {', '.join(sorted(clash))} is taken; choose another")
         if clash := {arm.name for arm in self.evaluation.arms if arm.name.startswith("turn1")}:
             raise ValueError(f"evaluation.arms: {', '.join(sorted(clash))}: the name of an arm cannot begin with turn1")
+        if runs := [name for name in self.adapters if is_broken(f"turn1-{name}")]:
+            raise ValueError(f"training: {runs[0]}: the name of a run cannot begin with {BROKEN}; choose another")
         return self
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from arc_refinery.config.grpo import PolicyGradient
 from arc_refinery.config.lora import Imitation, Lengths
 from arc_refinery.config.rewards import distinct
 from arc_refinery.config.training import Methods, Run
+from arc_refinery.refining.config.evaluation import BROKEN
 from arc_refinery.refining.config.rewards import AttemptTerm
 
 
@@ -185,6 +186,11 @@ class Training(Lengths, Methods):
         description="Prompts of GRPO: answer the task (needed by `rollout: on-policy`), or refine the best "
         "incorrect attempt on it.",
     )
+    answers: Literal["sampled", "broken"] = Field(
+        "sampled",
+        description="For `second-turn`, the attempts to refine. `broken`: instead of sampled ones, the task's own "
+        "right program, each with another mutation that makes it wrong on what the prompt shows.",
+    )
     prompts_per_task: PositiveInt = Field(
         1, description="For `first-turn`: prompts per task, each with its own augmentation."
     )
@@ -210,12 +216,22 @@ class Training(Lengths, Methods):
             raise ValueError("rollout `on-policy` makes its own second turns: set training.prompts to `first-turn`")
         if self.select and not (self.grpo and self.prompts == "second-turn"):
             raise ValueError("select: it chooses among the second-turn prompts of GRPO; remove it, or train on these")
+        if self.answers == BROKEN:
+            self._check_broken()
         if self.sft and self.grpo and self.grpo.unsloth and self.grpo.beta:
             raise ValueError(
                 "unsloth: its KL term compares with the model without the SFT adapter, not with the start of GRPO; set "
                 "beta to 0, or unsloth to false"
             )
         return self
+
+    def _check_broken(self) -> None:
+        if self.prompts == "first-turn":
+            raise ValueError("answers `broken`: first turns show no answer; set prompts to `second-turn`")
+        if self.select:
+            raise ValueError("answers `broken`: all are wrong, so pass rates mean nothing; remove select")
+        if self.sft and self.sft.demonstrations.targets != "source":
+            raise ValueError("answers `broken`: none is right; set sft.demonstrations.targets to `source`")
 
     @model_validator(mode="after")
     def _kept_steps_are_checkpoints(self) -> "Training":

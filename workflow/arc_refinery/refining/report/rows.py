@@ -20,7 +20,7 @@ from arc_refinery.evaluation.attempts import ArmRows
 from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.programs import likeness
 from arc_refinery.records import Attempt, Prompt, RecordError, ReferenceLogprob
-from arc_refinery.refining.config import Arm, Refining
+from arc_refinery.refining.config import BROKEN, Arm, Refining, is_broken
 from arc_refinery.refining.domain import Domain, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts
 from arc_refinery.reporting.kind import settings_hash
@@ -159,6 +159,8 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
         "temperature": ("sampling.temperature", experiment.sampling.temperature),
         "top_p": ("sampling.top_p", experiment.sampling.top_p),
     }
+    if is_broken(branch):
+        expected = {"model": ("answers", BROKEN), "seed": expected["seed"]}
     for path in files.attempts:
         check_rows(path, Attempt, expected)
     if branch.startswith("turn1"):
@@ -166,11 +168,12 @@ def check_branch(experiment: Refining, files: BranchFiles, tasks: str, branch: s
     else:
         arm, number = experiment.arm_and_turn(branch)
         n_predictions = arm.turns[number - 1].n_predictions
-    # prompts that are too long were dropped
+    # prompts that are too long were dropped; few broken programs may be wrong
     table = records.columns(files.prompts, Prompt, ["task_id", "n_predictions"])
     sums = table.group_by("task_id").aggregate([("n_predictions", "sum")])["n_predictions_sum"].to_pylist()
     n = max(sums, default=n_predictions)
-    if n > n_predictions or (n < n_predictions and not records.notes(files.prompts).get("n_dropped")):
+    may_be_fewer = is_broken(branch) or records.notes(files.prompts).get("n_dropped")
+    if n > n_predictions or (n < n_predictions and not may_be_fewer):
         raise RecordError(
             f"{files.prompts}: asks for {n} completions per task, but the settings say {n_predictions} "
             f"(n_predictions). {ADVICE}"

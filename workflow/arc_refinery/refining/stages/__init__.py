@@ -2,6 +2,7 @@
 
 from arc_refinery.refining.stages.attempts import grade as grade
 from arc_refinery.refining.stages.attempts import sample as sample
+from arc_refinery.refining.stages.broken import break_programs as break_programs
 from arc_refinery.refining.stages.prompts import demonstrations as demonstrations
 from arc_refinery.refining.stages.prompts import first_prompts as first_prompts
 from arc_refinery.refining.stages.prompts import refining_prompts as refining_prompts
@@ -13,5 +14,5 @@ from arc_refinery.refining.stages.training import train as train
 
 STAGES = (
     *("tasks", "evaluation_tasks", "overlap"),
-    *("first_prompts", "sample", "grade", "refining_prompts", "reference_logprobs", "demonstrations"),
+    *("first_prompts", "sample", "break_programs", "grade", "refining_prompts", "reference_logprobs", "demonstrations"),
 )

@@ -1,6 +1,7 @@
 """The domain `arc`: a program `transform(grid)` leads from each input grid of a task to its output grid."""
 
 import logging
+import random
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -16,9 +17,10 @@ from arc_refinery.arc.augment import IDENTITY, Augmentation, random_augmentation
 from arc_refinery.arc.grids import fingerprint
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
 from arc_refinery.arc.tasks import Task
-from arc_refinery.barc.generator import has_held_out_text
+from arc_refinery.barc.generator import broken_programs, has_held_out_text
 from arc_refinery.config import Sandbox
 from arc_refinery.evaluation.metrics import Metric
+from arc_refinery.programs import likeness
 from arc_refinery.records import RecordError
 from arc_refinery.refining import domain
 from arc_refinery.refining.domain import Answer, GradedAttempt, Question, Result
@@ -46,6 +48,8 @@ from arc_refinery.reporting.markdown import folded_section
 from arc_refinery.sandbox import Executor, Program, Status
 
 logger = logging.getLogger(__name__)
+
+_NEAR = 0.5  # least likeness of a broken program
 
 
 def first_turn_in(
@@ -326,6 +330,15 @@ class Domain(domain.Domain):
         n_wrong = n_tasks - len(answers)
         logger.info("%d of %d tasks left out: their source does not reproduce their outputs", n_wrong, n_tasks)
         return answers
+
+    def broken(self, task: Task, answer: str, rng: np.random.Generator) -> Iterator[str]:
+        """Of a generated program, exchange an operation or its parameters: the embedded model writes no others."""
+        if not _is_generated(task):
+            return super().broken(task, answer, rng)
+        body = body_of(f"```python\n{extract_code(answer)}```")
+        programs = broken_programs(body, random.Random(int(rng.integers(2**63))))
+        answers = (answer.replace(body, program, 1) for program in programs)
+        return (broken for broken in answers if likeness(answer, broken) > _NEAR)
 
     def shows_task_itself(self, prompt: Prompt) -> bool:
         return prompt.detail.augmentation == IDENTITY

@@ -11,7 +11,7 @@ from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.config.sampling import RowsSource
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config.evaluation import Evaluation
+from arc_refinery.refining.config.evaluation import BROKEN, Evaluation
 from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.domains.arc.config.rewards import REWARDS
 from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
@@ -175,6 +175,9 @@ class ArcExperiment(Refining):
                 )
         return self
 
+    def own_of_broken(self, tasks: str) -> Showing:
+        return self.own_of(tasks).model_copy(update={"use_data_augmentation": False})
+
     @model_validator(mode="after")
     def _a_learned_wording_has_rows(self) -> Self:
         if (self.model.template == LEARNED) != bool(self.arc.template_rows):
@@ -185,12 +188,13 @@ class ArcExperiment(Refining):
     def _sources_answer_what_is_shown(self) -> Self:
         if self.training and self.training.prompts_per_task > 1 and not self.arc.use_data_augmentation:
             raise ValueError("training.prompts_per_task: without arc.use_data_augmentation they are all the same")
-        if self.evaluation.reference_logprobs and self.arc.use_data_augmentation:
+        is_broken = any(arm.turns[0].answers == BROKEN for arm in self.evaluation.arms)
+        if self.evaluation.reference_logprobs and self.arc.use_data_augmentation and not is_broken:
             raise ValueError(
                 "evaluation.reference_logprobs: a task's source answers the unaugmented task; set "
                 "arc.use_data_augmentation to false"
             )
-        sft = self.training.sft if self.training else None
+        sft = self.training.sft if self.training and self.training.answers == "sampled" else None
         learns_from_sources = sft is not None and sft.demonstrations.targets == "source"
         if learns_from_sources and (not self.parts or self.own_of(self.part_names[0]).use_data_augmentation):
             raise ValueError(
