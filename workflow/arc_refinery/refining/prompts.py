@@ -46,7 +46,7 @@ def behind_thought(prompt: str, answer: str) -> str:
 
 
 def rest_of_answer(answer: str, text: str, conversation: Sequence[Message]) -> str:
-    """Return what of a whole answer follows a prompt, given as text and as messages, which may end with its beginning."""
+    """Return what of a whole answer follows a prompt, in text and in messages, which may end with its beginning."""
     return behind_thought(text, answer).removeprefix(opened_thought(text) or split_prefix(conversation)[1])
 
 
