@@ -71,6 +71,7 @@ SAMPLES = {
     *(f"sample {tasks} {arm}-turn2" for tasks in SETS for arm in ("refine-base", "refine-trained")),
 }
 REFINING_PROMPTS = {job.replace("sample", "prompts") for job in SAMPLES if "turn2" in job}
+REFERENCES = {job.replace("sample", "reference_logprobs") for job in SAMPLES if "turn2" in job}
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -115,8 +116,11 @@ def _settings(planned: dict[str, Job], name: str) -> str | None:
             {"training_prompts", "demonstrations", *(f"prompts {part} turn1" for part in PARTS)},
         ),
         (lambda c: c["model"].update(gpu_memory_utilization=0.5), set()),
-        (lambda c: c["model"].update(n_threads=2), SAMPLES | {"train trained", "sft sft"}),
-        (lambda c: c.update(sandbox={"memory_mb": 600}), {"grade", "demonstrations", "train trained"}),
+        (lambda c: c["model"].update(n_threads=2), SAMPLES | REFERENCES | {"train trained", "sft sft"}),
+        (
+            lambda c: c.update(sandbox={"memory_mb": 600}),
+            {"grade", "demonstrations", "train trained"} | REFERENCES,
+        ),
         (lambda c: c["evaluation"]["sets"][1].update(shards=3, caveat="easy"), set()),
         (lambda c: c["evaluation"]["sets"][1].update(n_tasks=7), {"evaluation_tasks heldout"}),
         (lambda c: c["parts"].update(shards_per_part=2), set()),
