@@ -213,12 +213,15 @@ def arms_and_settings(of_kind: Reported, sizes: Mapping[str, int]) -> list[str]:
         name: " + ".join(str(turn.n_predictions) for turn in arms[0].turns)
         for name, arms in experiment.repetitions.items()
     }
+    controls = [turn for arm in experiment.arms for turn in arm.turns if turn.control]
+    shown = dict.fromkeys(f"with `feedback: {turn.feedback}`, {turn.control}" for turn in controls)
     return [
         "## Arms and settings",
         f"*Arms* are ways to spend a budget of attempts per task. Attempts per task, turn by turn: "
         f"{', '.join(f'`{name}` {budget}' for name, budget in budgets.items())}. The baseline is "
         f"`{experiment.arms[0].name}`. Differences are paired by task. Evaluation sets: {sets}."
         f"{' Arms share first-turn attempts of the same model.' if shared else ''}",
+        *[f"Controls do not show the results of the attempt that they refine but, {'; '.join(shown)}."] * bool(shown),
         *provenance.settings(experiment),
         METRICS_EXPLAINED.format(own=of_kind.metrics_explained),
     ]
