@@ -85,7 +85,7 @@ class OnPolicyEpisode:
 
 
 def can_be_refined(grade: Any, domain: Domain, include_errors: bool) -> bool:
-    """Return whether an answer with this grade gets feedback: it is wrong or, with `include_errors`, has failed."""
+    """Return whether an answer with this grade, or verdict, gets feedback: wrong or, with `include_errors`, failed."""
     if grade.status == Status.ok:
         return bool(grade.score < 1.0)
     return include_errors and grade.status in domain.failures_to_refine

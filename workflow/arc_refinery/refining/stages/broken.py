@@ -21,15 +21,16 @@ from arc_refinery.config import PositiveInt, Sandbox, Seed
 from arc_refinery.config.base import Strict
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
-from arc_refinery.records import Attempt, Prompt, Verdict
+from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import BROKEN, BROKEN_BRANCH, PromptedModel, Sampling
 from arc_refinery.refining.domain import Domain, LoadedDomain
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import verdicts_of
 from arc_refinery.refining.prompt_files import write_prompts
 from arc_refinery.refining.prompts import Renderer, begun_answer, behind_thought
+from arc_refinery.refining.rollout import can_be_refined
 from arc_refinery.refining.stages.prompts import Prompts, wording_of
-from arc_refinery.sandbox import Executor, Status
+from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream
 
 N_ROUNDS = 8  # in each, every task that lacks wrong programs tries as many as it should have
@@ -118,7 +119,7 @@ class _Search:
             for attempt, verdict in zip(
                 tried, verdicts_of(self.domain, tried, self.tasks, self.executors), strict=True
             ):
-                if self._can_be_refined(verdict):
+                if can_be_refined(verdict, self.domain, self.include_errors):
                     wrong[attempt.prompt_id].setdefault(verdict.fingerprint or verdict.program_hash, attempt)
         return {
             name: [
@@ -127,11 +128,6 @@ class _Search:
             ]
             for name, attempts in wrong.items()
         }
-
-    def _can_be_refined(self, verdict: Verdict) -> bool:
-        if verdict.status == Status.ok:
-            return verdict.score < 1.0
-        return self.include_errors and verdict.status in self.domain.failures_to_refine
 
     def _broken(self, prompt: Prompt) -> Iterator[Attempt]:
         """Yield attempts with broken programs, numbered as they are tried."""
