@@ -92,7 +92,10 @@ def feedback_pairs(experiment: Compared[Any]) -> list[FeedbackPair]:
 def section(experiment: Compared[Any], results: Results) -> list[str]:
     """Return what own results add on a set, and what training adds to that; folded, by kind of failure."""
     pairs = feedback_pairs(experiment)
-    attempts = {pair: _attempts(experiment, results, pair) for pair in pairs}
+    if not pairs:
+        return []
+    failures = _failures(results)
+    attempts = {pair: _attempts(experiment, results, pair, failures) for pair in pairs}
 
     def compare(measure: Measure, *compared: FeedbackPair) -> PairedMetric | None:
         by_arm = {name: rows for pair in compared for name, rows in attempts[pair].items()}
@@ -134,11 +137,18 @@ def section(experiment: Compared[Any], results: Results) -> list[str]:
     return [block for block in blocks if block and unsplit]
 
 
-def _attempts(experiment: Compared[Any], results: Results, pair: FeedbackPair) -> dict[str, pd.DataFrame]:
-    """Return the attempts of the pair's turn by arm, with the `failure` of what they refine."""
+def _failures(results: Results) -> "pd.Series[str]":
+    """Return the kind of failure of each attempt, by id."""
     refined = results.attempts.drop_duplicates("attempt_id").set_index("attempt_id")
     kinds = np.select([refined["raised"], refined["is_valid"]], ["exception", "wrong value"], "")
-    failures, number, by_arm = pd.Series(kinds, refined.index), len(pair.turns) - 1, {}
+    return pd.Series(kinds, refined.index)
+
+
+def _attempts(
+    experiment: Compared[Any], results: Results, pair: FeedbackPair, failures: "pd.Series[str]"
+) -> dict[str, pd.DataFrame]:
+    """Return the attempts of the pair's turn by arm, with the `failure` of what they refine."""
+    number, by_arm = len(pair.turns) - 1, {}
     for arms in chain(*experiment.paired_runs(pair.own, pair.control)):
         both = [results.attempts_of_turn(arm, number) for arm in arms]
         if len({arm.branch(number - 1) for arm in arms}) == 1:  # some have no control, such as no twin
