@@ -57,7 +57,7 @@ def check(domain: str, folder: Path, graded: list[GradedAttempt]) -> None:
         assert loaded.shows_task_itself(prompt)
         assert attempt.completion != own[attempt.task_id]
         assert likeness(own[attempt.task_id], attempt.completion) > 0.5
-    assert len({(one.prompt.task_id, one.verdict.fingerprint) for one in graded}) == len(graded)
+    assert len({(entry.prompt.task_id, entry.verdict.fingerprint) for entry in graded}) == len(graded)
 
 
 def test_programs_of_code_are_broken(tmp_path: Path) -> None:
@@ -74,7 +74,11 @@ def test_programs_of_code_are_broken(tmp_path: Path) -> None:
         ("mirror", "return text[::0]"),
         ("mirror", "return text[::]"),
     ]
-    assert {one.prompt.task_id: one.prompt.n_predictions for one in graded} == {"double": 3, "largest": 1, "mirror": 3}
+    assert {entry.prompt.task_id: entry.prompt.n_predictions for entry in graded} == {
+        "double": 3,
+        "largest": 1,
+        "mirror": 3,
+    }
     first = graded[0].attempt
     assert (first.attempt_id, first.model, first.adapter) == ("double/turn1-broken-000/000", "broken", "")
     assert first.finish_reason == "stop" and math.isnan(first.logprob)
@@ -85,7 +89,7 @@ def test_programs_that_raise_are_broken_ones_only_with_include_errors(tmp_path: 
     (tmp_path / "rows.jsonl").write_text(json.dumps(row | {"task_id": "add"}) + "\n")
     task_set = {"name": "own", "path": str(tmp_path / "rows.jsonl")}
     given = {
-        include: {one.verdict.status for one in broken(tmp_path, "code", task_set, n=20, include_errors=include)}
+        include: {entry.verdict.status for entry in broken(tmp_path, "code", task_set, n=20, include_errors=include)}
         for include in (False, True)
     }
     assert given == {False: {"ok"}, True: {"ok", "error"}}  # `[7][1]`: IndexError before the function is defined
@@ -94,16 +98,16 @@ def test_programs_that_raise_are_broken_ones_only_with_include_errors(tmp_path: 
 def test_generated_programs_are_broken_by_other_operations(tmp_path: Path) -> None:
     graded = broken(tmp_path, "arc", GENERATED, own=ITSELF)
     check("arc", tmp_path, graded)
-    assert Counter(one.prompt.task_id for one in graded).most_common()[-1][1] == 3  # of each of 6 tasks
+    assert Counter(entry.prompt.task_id for entry in graded).most_common()[-1][1] == 3  # of each of 6 tasks
     assert len(graded) == 18
-    for one in graded:  # as the embedded model writes them
-        assert compact_answer(body_of(one.attempt.completion)) == one.attempt.completion
+    for entry in graded:  # as the embedded model writes them
+        assert compact_answer(body_of(entry.attempt.completion)) == entry.attempt.completion
     broken(tmp_path / "again", "arc", GENERATED, own=ITSELF)
     for name in ("prompts.parquet", "attempts/000.parquet"):
         first, again = (folder / "results/own" / BROKEN / name for folder in (tmp_path, tmp_path / "again"))
         assert first.read_bytes() == again.read_bytes()
     other = broken(tmp_path / "other", "arc", GENERATED, own=ITSELF, seed=1)
-    assert [one.attempt.completion for one in other] != [one.attempt.completion for one in graded]
+    assert [entry.attempt.completion for entry in other] != [entry.attempt.completion for entry in graded]
 
 
 def test_a_statement_is_exchanged_or_left_out() -> None:
