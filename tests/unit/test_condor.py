@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,3 +112,34 @@ def test_a_failure_shows_log_and_reason_and_is_tried_here_if_nowhere_else(
     is_alone = len(slots) == 1
     assert pool.edited == [("ClusterId == 5", "RetryHere", "true")] * is_alone
     assert ("ten minutes" in said) != is_alone
+
+
+CANCELLED = """
+import sys, threading, time
+from pathlib import Path
+from types import SimpleNamespace
+import htcondor2
+from arc_refinery.runs.condor import watch
+
+folder = Path("runs/mine")
+folder.mkdir(parents=True)
+submitted = "000 ({}.000.000) 2026-11-29 00:00:00 Job submitted from host: <127.0.0.1:9618>\\n...\\n"
+log = folder / "snakemake-rules.log"
+log.write_text("".join(map(submitted.format, range(1, 1000))))
+htcondor2.Schedd = lambda: SimpleNamespace(query=lambda *_, **__: [])
+watch(folder, 3600, print, {})
+sys.setswitchinterval(1e-5)
+for turn in range(100):
+    events = htcondor2.JobEventLog(str(log)).events(stop_after=0)
+    reader = threading.Thread(target=lambda: all(events))
+    reader.start()
+    time.sleep(turn / 50000)
+    events.close()
+    reader.join()
+"""
+
+
+def test_a_run_may_be_cancelled_while_its_events_are_read(tmp_path: Path):
+    """As the executor does, in two threads; it then ended now and then by SIGSEGV."""
+    done = subprocess.run([sys.executable, "-c", CANCELLED], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -236,6 +236,9 @@ def watch(folder: Path, every: float, say: Callable[[str], None], logs: Logs) ->
             "condor_status must work here; the variable CONDOR_CONFIG names the pool's configuration."
         ) from None
     clear(folder.parent, say)
+    # The executor (0.3.0) closes its event log when a run is cancelled, while its own thread may read on: a crash. The
+    # process ends then, which closes it.
+    setattr(JobEventLog, "close", lambda log: None)  # noqa: B010 -- as an assignment, types refuse it
     started = Watch(folder, every, say, give_up=_end_run, logs=logs)
     started.start()
     atexit.register(started.stop)  # also after an exception, where Snakemake calls no `onerror`
