@@ -48,6 +48,13 @@ def verdicts_of(
             yield verdict_of(domain, attempt, tasks[attempt.task_id], grade)
 
 
+def can_be_refined(grade: Any, domain: Domain, include_errors: bool) -> bool:
+    """Return whether an answer with this grade, or verdict, gets feedback: wrong or, with `include_errors`, failed."""
+    if grade.status == Status.ok:
+        return bool(grade.score < 1.0)
+    return include_errors and grade.status in domain.failures_to_refine
+
+
 def grades_of(
     domain: Domain, answers: Sequence[Answer], executors: tuple[Executor, ...], names: Sequence[str]
 ) -> Generator[Any, None, None]:

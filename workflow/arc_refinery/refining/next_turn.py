@@ -29,6 +29,7 @@ from arc_refinery.records import Prompt
 from arc_refinery.refining.config import FeedbackKind, History
 from arc_refinery.refining.domain import Domain, GradedAttempt, Question
 from arc_refinery.refining.first_turn import rendered
+from arc_refinery.refining.grading import can_be_refined
 from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Status
 
@@ -152,10 +153,12 @@ def best_incorrect(domain: Domain, attempts: Sequence[GradedAttempt], include_er
 
     With `include_errors`, those that raised follow. One per fingerprint; without one, per program.
     """
-    wrong = [graded for graded in attempts if graded.verdict.status == Status.ok and graded.verdict.score < 1.0]
-    wrong.sort(key=lambda graded: domain.rank(graded.verdict))
-    if include_errors:
-        wrong += [graded for graded in attempts if graded.verdict.status in domain.failures_to_refine]
+
+    def order(graded: GradedAttempt) -> tuple[Any, ...]:
+        ran = graded.verdict.status == Status.ok
+        return (0, domain.rank(graded.verdict)) if ran else (1,)
+
+    wrong = sorted((g for g in attempts if can_be_refined(g.verdict, domain, include_errors)), key=order)
     distinct: dict[str, GradedAttempt] = {}
     for graded in wrong:
         distinct.setdefault(graded.verdict.fingerprint or graded.verdict.program_hash, graded)

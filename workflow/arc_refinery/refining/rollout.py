@@ -22,9 +22,9 @@ from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import History
 from arc_refinery.refining.domain import Answer, Domain
-from arc_refinery.refining.grading import grades_of
+from arc_refinery.refining.grading import can_be_refined, grades_of
 from arc_refinery.refining.prompts import begun_answer, next_turn, split_prefix
-from arc_refinery.sandbox import Executor, Status
+from arc_refinery.sandbox import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +82,6 @@ class OnPolicyEpisode:
     def sampled_ids(self) -> list[int]:
         """Sampled tokens that carry loss."""
         return [token for token, is_sampled in zip(self.completion_ids, self.mask, strict=True) if is_sampled]
-
-
-def can_be_refined(grade: Any, domain: Domain, include_errors: bool) -> bool:
-    """Return whether an answer with this grade, or verdict, gets feedback: wrong or, with `include_errors`, failed."""
-    if grade.status == Status.ok:
-        return bool(grade.score < 1.0)
-    return include_errors and grade.status in domain.failures_to_refine
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,9 @@ from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import BROKEN, BROKEN_BRANCH, PromptedModel, Sampling
 from arc_refinery.refining.domain import Domain, LoadedDomain
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.grading import verdicts_of
+from arc_refinery.refining.grading import can_be_refined, verdicts_of
 from arc_refinery.refining.prompt_files import write_prompts
 from arc_refinery.refining.prompts import Renderer, begun_answer, behind_thought
-from arc_refinery.refining.rollout import can_be_refined
 from arc_refinery.refining.stages.prompts import Prompts, wording_of
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream
