@@ -2,15 +2,14 @@
 
 import json
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from experiments import do
-from messages import Wording
 
 from arc_refinery import records
-from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code import two_rules
 from arc_refinery.refining.domains.code.config import Problems, TaskSet
 from arc_refinery.refining.domains.code.open_points import FIRST_HALF, SECOND_HALF
@@ -131,11 +130,12 @@ def test_a_step_before_and_a_step_after_are_in_the_text_and_in_the_program():
     )
 
 
-def test_more_pairs_than_there_are_is_an_error(wording: Wording):
-    with pytest.raises(InputError) as error:
-        next(two_rules.rows(1000, 0))
-    assert all(word in str(error.value) for word in (f"{two_rules.n_pairs(0)} pairs", "2000 rows", "n_tasks"))
-    wording(error.value)
+@pytest.mark.parametrize(("first_row", "is_right"), [(0, True), (2, False)])
+def test_more_pairs_than_there_are_is_an_error(first_row: int, is_right: bool):
+    n_tasks = 2 * len({row["task_id"][:-2] for row in two_rules.rows(1000, 1)})
+    wrong = nullcontext() if is_right else pytest.raises(ValueError, match=f"seed 1 has {n_tasks}; lower n_tasks")
+    with wrong:
+        TaskSet(name="test", source="two-rules", n_tasks=n_tasks, first_row=first_row)
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining
 from arc_refinery.refining.config.rewards import Grade, by_name, score, solved
 from arc_refinery.refining.config.rows import RowsExperiment, RowsSet
+from arc_refinery.refining.domains.code import two_rules
 
 PLAIN = "plain"
 FeedbackForm = Literal["failing-tests", "expected-only", "traceback", "verdict-only"]
@@ -71,6 +72,9 @@ class Rows(RowsFile):
             raise ValueError("source is `two-rules`, so `n_tasks` must be given: two for each pair")
         if odd := next((key for key in ("n_tasks", "first_row") if getattr(self, key, 0) % 2), None):
             raise ValueError(f"{odd} is {getattr(self, odd)}; the source `two-rules` has pairs, give an even number")
+        n_rows, wanted = 2 * two_rules.n_pairs(self.seed), getattr(self, "first_row", 0) + self.n_tasks
+        if wanted > n_rows:
+            raise ValueError(f"{wanted} rows are asked for, and seed {self.seed} has {n_rows}; lower n_tasks")
         return self
 
 

@@ -17,7 +17,6 @@ from itertools import count, islice, product, zip_longest
 from string import Template
 from typing import Any
 
-from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.code.open_points import FIRST_HALF, SECOND_HALF, OpenPoint
 from arc_refinery.seeding import stream
 
@@ -142,15 +141,10 @@ def n_pairs(seed: int) -> int:
 
 
 def rows(n_wanted: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield the two rows of each of the first pairs of a seed; raise `InputError` if it has fewer.
+    """Yield the two rows of each of the first pairs of a seed.
 
     Even seeds and odd ones have no pair in common. The first pairs are of different open points.
     """
-    if n_wanted > n_pairs(seed):
-        raise InputError(
-            f"{NAME}: seed {seed} has {n_pairs(seed)} pairs, which are {2 * n_pairs(seed)} rows; {2 * n_wanted} rows "
-            "are asked for. Lower n_tasks or first_row"
-        )
     for variant in islice(_in_order(seed), n_wanted):
         yield from pair(variant)
 
