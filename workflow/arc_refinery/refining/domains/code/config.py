@@ -74,7 +74,7 @@ class Rows(RowsFile):
             raise ValueError(f"{odd} is {getattr(self, odd)}; the source `two-rules` has pairs, give an even number")
         n_rows, wanted = 2 * two_rules.n_pairs(self.seed), getattr(self, "first_row", 0) + self.n_tasks
         if wanted > n_rows:
-            raise ValueError(f"{wanted} rows are asked for, and seed {self.seed} has {n_rows}; lower n_tasks")
+            raise ValueError(f"{wanted} rows are wanted, and seed {self.seed} has {n_rows}; lower n_tasks or first_row")
         return self
 
 
