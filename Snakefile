@@ -45,6 +45,8 @@ try:
     kind = part(experiment.kind, "jobs")
 except InputError as error:
     sys.exit(f"arc-refinery: {error}")
+if experiment.model.is_served and "address" not in workflow.global_resources:
+    workflow.register_resource("address", 1)  # sampling jobs wait for each other: each has model.max_connections
 if workflow.is_main_process:
     screen = Screen.replace(logger, workflow.output_settings, Path("results", f"{experiment.experiment}.html"))
     warnings = [*environment_warnings(experiment, config_origin()), *memory_warnings(experiment, config_origin())]

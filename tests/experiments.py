@@ -38,6 +38,13 @@ REFINING: dict[str, Changes] = {
         "arc.template_rows": {"source": "file", "path": "messages.jsonl"},
     },
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
+    "served": {
+        "model": {"path": "m", "backend": "endpoint", "window": 1024, "extra_body": {"effort": "low"}},
+        "training": None,
+        "evaluation.arms": [{"name": "twice", "turns": [{"n_predictions": 4}, {"n_predictions": 4}]}],
+        "evaluation.comparisons": [],
+        "evaluation.primary": None,
+    },
     "without thoughts": {"generation": {"enable_thinking": False}},
     "on-policy": {
         "training.prompts": "first-turn",

@@ -115,6 +115,10 @@ def rename(section: dict[str, Any], old: str, new: str) -> None:
     section[new] = section.pop(old)
 
 
+def served(**changes: Any) -> dict[str, Any]:
+    return {"path": "m", "backend": "endpoint", "window": 2048, **changes}
+
+
 WRONG: dict[str, tuple[Change, str]] = {
     "misspelt key": (lambda c: rename(c, "seed", "sede"), "sede"),
     "misspelt key in a list": (
@@ -289,6 +293,35 @@ WRONG: dict[str, tuple[Change, str]] = {
     "keep_every at the end": (
         lambda c: (c["training"]["grpo"].update(max_steps=6, save_steps=2), c["training"].update(keep_every=6)),
         "training.keep_every",
+    ),
+    "an address that is no URL": (
+        lambda c: c.update(training=None, model=served(address="localhost")),
+        "model.address",
+    ),
+    "a key where its variable belongs": (
+        lambda c: c.update(training=None, model=served(key_variable="sk-1")),
+        "model.key_variable",
+    ),
+    "an address of a model that is not served": (
+        lambda c: c["model"].update(address="http://localhost/v1"),
+        "model",
+    ),
+    "weights of a served model": (
+        lambda c: c.update(training=None, model=served(use_4bit_quantization=True)),
+        "model",
+    ),
+    "training of a served model": (
+        lambda c: c.update(model=served()),
+        "training",
+    ),
+    "thinking of a served model": (
+        lambda c: c.update(
+            training=None,
+            model=served(),
+            generation={"enable_thinking": False},
+            evaluation=c["evaluation"] | {"arms": [{"name": "a", "turns": [{"n_predictions": 2}]}], "comparisons": []},
+        ),
+        "generation.enable_thinking",
     ),
     "an arm that looks like a shared first turn": (
         lambda c: c["evaluation"]["arms"][0].update(name="turn1-mine"),

@@ -19,7 +19,7 @@ from arc_refinery.refining.domains.arc.records import Prompt
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 
 ON_ARC = ["own-model", "own-tasks", "own-wording", "own-reward", "more-turns"]
-EXAMPLES = [*ON_ARC[:2], "own-code", *ON_ARC[2:], "own-tool"]
+EXAMPLES = [ON_ARC[0], "endpoint", ON_ARC[1], "own-code", *ON_ARC[2:], "own-tool"]
 CUT_DOWN: dict[str, Any] = {
     "experiment": "own",
     "model": {"path": "workflow/models/tiny", "window": 1024, "n_threads": 1},

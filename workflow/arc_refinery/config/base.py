@@ -56,6 +56,10 @@ Temperature = Annotated[float, Field(ge=0.0, le=100.0), AfterValidator(_not_almo
 LINE = r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?"
 Line = Annotated[str, StringConstraints(max_length=1000, pattern=f"^{LINE}$")]
 LineOrNone = Annotated[str, StringConstraints(max_length=1000, pattern=f"^({LINE})?$")]
+ADDRESS = r"^(https?://[^\s@]+)?$"
+Address = Annotated[str, StringConstraints(max_length=1000, pattern=ADDRESS)]
+VARIABLE = "^[A-Z_][A-Z0-9_]*$"  # no small letters, which keys have
+Variable = Annotated[str, StringConstraints(max_length=100, pattern=VARIABLE)]
 Text = Annotated[str, StringConstraints(max_length=100_000)]
 
 
@@ -141,6 +145,8 @@ _IN_WORDS = {
     NAME: "small letters, digits and dashes",
     RUN_NAME: "small letters, digits, dashes and points",
     ADAPTER_NAME: "an adapter, such as trained, trained@1000 or trained@*",
+    ADDRESS: "the URL of a server, without a user or a key, such as http://localhost:8000/v1",
+    VARIABLE: "the name of a variable of the environment, such as OPENAI_API_KEY",
     f"^{LINE}$": "one line of text, without white space at its ends",
     f"^({LINE})?$": "one line of text, without white space at its ends",
 }

@@ -117,8 +117,8 @@ class Experiment(Strict):
 
     def files_named(self) -> list[Wanted]:
         """Files and folders that the config names."""
-        # for hub names, a path that always exists
-        folder = Path() if self.model.download else Path(self.model.path, "config.json")
+        # for names on the hub or at a server, a path that always exists
+        folder = Path() if self.model.download or self.model.is_served else Path(self.model.path, "config.json")
         return [Wanted("model.path", folder, "a folder with a model, or a hub name", "either")]
 
     def faults_of_contents(self) -> list[str]:
@@ -259,6 +259,15 @@ class Experiment(Strict):
                     f"(model.n_threads), and threads that share a core are many times slower; leave cpus out, or set "
                     f"it to {n_threads} or more"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _a_model_is_trained_here(self) -> "Experiment":
+        if self.training and self.model.is_served:
+            raise ValueError(
+                f"training: a model behind an address (model.backend: {self.model.backend}) is not trained here; set "
+                "training to null, or give a model's folder and another backend"
+            )
         return self
 
     @model_validator(mode="after")

@@ -140,7 +140,7 @@ def check_files(
         functions = ((key, partial(code.check_function, example)) for key, code, example in experiment.own_functions)
         faults = [*experiment.faults_of_contents(), *faults_in(functions)]
         path = Path(experiment.model.path)
-        missing = [] if experiment.model.download else missing_weights(path)
+        missing = [] if experiment.model.download or experiment.model.is_served else missing_weights(path)
         faults += [f"{path / name}: no such file; expected the weights of the model" for name in missing[:1]]
         faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:

@@ -6,23 +6,35 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from arc_refinery.config.base import GRADING, TUNING, Gigabytes, Line, OfMemory, PositiveInt, Strict, Threads
+from arc_refinery.config.base import (
+    GRADING,
+    TUNING,
+    Address,
+    Gigabytes,
+    Line,
+    OfMemory,
+    PositiveInt,
+    Strict,
+    Threads,
+    Variable,
+)
 from arc_refinery.models.hub import Download
 from arc_refinery.sandbox import Executor, Limits
 from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+Connections = Annotated[int, Field(ge=1, le=1024)]
 Dtype = Literal["float32", "float16", "bfloat16"]
-BackendName = Literal["transformers", "vllm"]
+BackendName = Literal["transformers", "vllm", "endpoint"]
 
 
 class Backend(NamedTuple):
     """All that is asked about a library that samples; its memory is counted in sampling/gpu_memory.py."""
 
     title: str
-    sampler: str  # class that is called as `open_sampler` (sampling/backends.py), loaded when it is used
+    sampler: str = ""  # class that is called as `open_sampler` (sampling/backends.py); empty: messages go to a server
     package: str = ""  # installed where it samples, if this package does not require it
     keys: tuple[str, ...] = ()  # keys of `model` that it alone has; they are off by default
     refused: Mapping[str, str] = {}  # other keys that must be off, and why
@@ -39,18 +51,45 @@ BACKENDS: Mapping[BackendName, Backend] = {
         refused={"use_4bit_quantization": "vLLM 0.31 cannot load 4-bit bitsandbytes weights"},
         has_own_memory=True,
     ),
+    "endpoint": Backend(
+        "a server",
+        keys=("address", "key_variable", "max_connections", "extra_body"),
+        refused=dict.fromkeys(
+            ("revision", "use_4bit_quantization", "tensor_parallel_size"), "the server has the weights"
+        ),
+    ),
 }
 
 
 class ModelConfig(Strict):
     path: Line = Field(
-        description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub."
+        description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub; for "
+        "`endpoint`, the model's name at the server."
     )
     revision: Line | None = Field(
         None,
         description="For a hub model: branch, tag or commit; default: the default branch. The report shows the commit.",
     )
-    backend: BackendName = Field("transformers", description="Library that samples from the model.")
+    backend: BackendName = Field(
+        "transformers",
+        description="Library that samples from the model; `endpoint`: a server with OpenAI's chat completions, such as "
+        "vLLM's, llama.cpp's, ollama or a hosted model. No weights are needed here; nothing can be trained.",
+    )
+    address: Annotated[Address, TUNING] = Field(
+        "", description="For `endpoint`: the server's URL, `http://localhost:8000/v1`; default: `OPENAI_BASE_URL`."
+    )
+    key_variable: Annotated[Variable, TUNING] = Field(
+        "OPENAI_API_KEY",
+        description="For `endpoint`: variable of the environment with the key, if the server needs one.",
+    )
+    max_connections: Annotated[Connections, TUNING] = Field(
+        16, description="For `endpoint`: requests at a time, fewer while the server is busy."
+    )
+    extra_body: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="For `endpoint`: more keys of each request, such as `reasoning_effort: low`; null removes one of "
+        "ours (`max_tokens`, `temperature`, `top_p`, `seed`).",
+    )
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
     dtype: Dtype = Field(
         "float32", description="Precision of sampling and training; only float32 on a CPU repeats to the byte."
@@ -77,9 +116,14 @@ class ModelConfig(Strict):
     use_4bit_quantization: bool = Field(False, description="Load the weights in 4 bits (bitsandbytes, GPU only).")
 
     @property
+    def is_served(self) -> bool:
+        """Whether a server has the model, so that there is no folder with weights and tokenizer."""
+        return not BACKENDS[self.backend].sampler
+
+    @property
     def download(self) -> Download | None:
-        """The repository to fetch; None if `path` is a folder."""
-        if not HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
+        """The repository to fetch; None if `path` is a folder, or a server's name of a model."""
+        if self.is_served or not HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
             return None
         return Download(self.path, "model", self.revision)
 
@@ -96,7 +140,7 @@ class ModelConfig(Strict):
             if name != self.backend:
                 reasons |= dict.fromkeys(other.keys, f"only {other.title} has it")
         for key, reason in reasons.items():
-            if getattr(self, key) != (off := type(self).model_fields[key].default):
+            if getattr(self, key) != (off := type(self).model_fields[key].get_default(call_default_factory=True)):
                 raise ValueError(f"{key} with backend `{self.backend}`: {reason}; set {key} to {json.dumps(off)}")
         return self
 

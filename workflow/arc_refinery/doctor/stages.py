@@ -20,7 +20,7 @@ from arc_refinery import records
 from arc_refinery.config import Dtype, Experiment, Lora, ModelConfig, Needs, PolicyGradient
 from arc_refinery.config.experiment import DISK_MB
 from arc_refinery.config.grpo import BEST_OF
-from arc_refinery.doctor import machine
+from arc_refinery.doctor import machine, server
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
 from arc_refinery.refining.config import Grpo, Sampling
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
@@ -274,6 +274,9 @@ def _findings(experiment: Experiment, job: JobKind, other: JobReport | None, res
     gpu_findings = [*machine.gpu(needs, experiment.model.dtype), machine.compiler()] if has_gpu else []
     yield from gpu_findings or [Finding("GPU", "not applicable", "the config asks for none")]
     yield from machine.gpu_memory(experiment, job)
+    if job == "sample" and experiment.model.is_served:
+        yield from server.checks(experiment.model)
+        return
     if job == "sample":
         yield from machine.model_files(experiment, results / experiment.experiment)
     if any(finding.outcome == "failed" for finding in gpu_findings):

@@ -72,8 +72,14 @@ COLUMNS = (
     Column("n_tokens", pa.int64(), "tokens that the model generated"),
     Column("tokens", pa.float64(), "generated, and an equal share of the prompt, which its attempts read once"),
     Column("tokens_unshared", pa.int64(), "generated, and the whole prompt"),
-    Column("finish_reason", pa.string(), "`stop`, or `length`: cut off at a limit of tokens"),
-    Column("logprob", pa.float64(), "of its tokens under the model that sampled it; none for episodes"),
+    Column(
+        "finish_reason",
+        pa.string(),
+        "`stop`; `length`: cut off at a limit of tokens; of a server also `too_long`, or its own",
+    ),
+    Column(
+        "logprob", pa.float64(), "of its tokens under the model that sampled it; none for episodes and from servers"
+    ),
     Column("reference_logprob", pa.float64(), "of the task's own program after its prompt, per token; if asked for"),
 )
 NAMES = tuple(column.name for column in COLUMNS)

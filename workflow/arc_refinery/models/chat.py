@@ -119,6 +119,19 @@ def folder_template(folder: Path, enable_thinking: bool | None = None) -> Folder
         return None
 
 
+class _Transcript:
+    """Renders a conversation for people: a server renders its own."""
+
+    def apply_chat_template(self, messages: Sequence[Message], **_: Any) -> str:
+        return "\n\n".join(f"{message['role']}:\n{message['content']}" for message in messages)
+
+
+# What servers' templates may read as special tokens: of Qwen and Llama, DeepSeek, Gemma, and Mistral
+_MARKS_OF_SERVERS = re.compile(r"<(?=[|｜]|/?s>|(start|end)_of_turn>)|\[(?=/?(INST|SYSTEM_PROMPT|TOOL_CALLS)\])")
+# The chat of a model that a server has: no template here, and no tokens to count
+SERVED = Chat(_Transcript(), Path("the server"), lambda text: (), _MARKS_OF_SERVERS)
+
+
 def load_chat(model_path: str, enable_thinking: bool | None = None) -> Chat:
     """Load a model's chat template and tokenizer; raise `ModelError` if it lacks either."""
     if chat := _folder_chat(Path(model_path), enable_thinking):

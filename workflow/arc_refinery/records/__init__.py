@@ -33,6 +33,8 @@ from arc_refinery.records.files import (
     writer,
 )
 from arc_refinery.records.refining import (
+    SERVED_BY,
+    TOO_LONG,
     Attempt,
     Demonstration,
     Overlap,

@@ -42,6 +42,10 @@ def attempt_id(prompt_id: str, number: int) -> str:
     return f"{prompt_id}/{number:03d}"
 
 
+TOO_LONG = "too_long"  # reason of an empty answer: a server had no room for the prompt
+SERVED_BY = "served_by"  # note of answers of a server: [[address, model, fingerprint, number of answers], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """A completion, with the prompt, model and settings that it was sampled with."""
@@ -60,8 +64,8 @@ class Attempt:
     completion: str
     n_prompt_tokens: int
     n_tokens: int
-    finish_reason: str  # stop, or length if the completion was truncated
-    logprob: float  # sum over the completion's tokens, natural logarithm, temperature 1
+    finish_reason: str  # stop, length if the completion was truncated, or what a server says
+    logprob: float  # sum over the completion's tokens, natural logarithm, temperature 1; NaN from a server
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,8 @@ def _files(experiment: Refining, tasks: str, branch: str) -> dict[str, int]:
 def _prompted(experiment: Refining, window: int) -> Part:
     """The model as far as prompts depend on it."""
     changed = local(experiment, window=window, **experiment.wording)
-    return only(changed, "path", "window", *marked(type(changed), PROMPTS))
+    backend = ["backend"] if changed.is_served else []
+    return only(changed, "path", "window", *backend, *marked(type(changed), PROMPTS))
 
 
 def reference_logprobs(experiment: Refining, tasks: str, branch: str) -> Job:

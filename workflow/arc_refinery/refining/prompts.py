@@ -18,7 +18,7 @@ from itertools import takewhile
 from textwrap import dedent
 
 from arc_refinery.errors import InputError
-from arc_refinery.models.chat import Message, load_chat, opened_thought, without_marks
+from arc_refinery.models.chat import SERVED, Message, load_chat, opened_thought, without_marks
 from arc_refinery.programs import CLOSED_THOUGHT, OPENED_THOUGHT, last_block, last_program
 from arc_refinery.records import Prompt
 
@@ -129,10 +129,11 @@ def check_slots(where: str, text: str, slots: Sequence[str], required: Sequence[
 
 
 class Renderer:
-    """A model's chat template and tokenizer."""
+    """A model's chat template and tokenizer. For a served model, texts are for people, and have 0 tokens."""
 
-    def __init__(self, model_path: str, enable_thinking: bool | None = None) -> None:
-        self._chat = load_chat(model_path, enable_thinking)
+    def __init__(self, model_path: str, enable_thinking: bool | None = None, is_served: bool = False) -> None:
+        self._is_served = is_served
+        self._chat = SERVED if is_served else load_chat(model_path, enable_thinking)
 
     def render(self, messages: Sequence[Message]) -> tuple[str, int]:
         """Return a conversation's text up to where the model continues, and its number of tokens.
@@ -141,6 +142,11 @@ class Renderer:
         """
         conversation, prefix = split_prefix(self.masked(messages))
         text = self._chat.render(conversation)
+        if prefix and self._is_served:
+            raise InputError(
+                f"the wording begins answers with {prefix!r:.100} (assistant_prefix), which servers do not continue: "
+                "set model.template to a wording without one"
+            )
         if prefix and opened_thought(text):
             raise InputError(
                 "the chat template opens a thought, in which the prompts' assistant_prefix would begin the answer: set "

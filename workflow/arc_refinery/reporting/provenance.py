@@ -7,6 +7,7 @@ settings    model: {path: workflow/models/tiny, window: 1024}
 import json
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,41 @@ def _downloads(experiment: Experiment, folder: Path) -> list[str]:
     ]
 
 
-def _packages(experiment: Experiment, folder: Path) -> str:
-    """Return a table of the versions that sampled, trained, and wrote the report; one column if these are equal."""
-    sampled = [
+def _sampled(experiment: Experiment, folder: Path) -> list[Path]:
+    """Return the files of attempts or episodes."""
+    return [
         path
         for name in experiment.sampled_folders
         for path in sorted((folder / name / "attempts").glob("*.parquet")) or (folder / name).glob("[0-9]*.parquet")
     ]
+
+
+def servers(experiment: Experiment, folder: Path) -> tuple[str, str]:
+    """Return a sentence on the servers that answered and a warning if they changed; empty without servers."""
+    if not experiment.model.is_served:
+        return "", ""
+    n_answers: Counter[tuple[str, ...]] = Counter()
+    for path in _sampled(experiment, folder):
+        for *server, n in notes_of(path).get(records.SERVED_BY, []):
+            n_answers[tuple(server)] += n
+    listed = "; ".join(
+        f"`{model or experiment.model.path}` at {address}{f', fingerprint `{fingerprint}`' * bool(fingerprint)} "
+        f"({n:,} answers)"
+        for (address, model, fingerprint), n in sorted(n_answers.items())
+    )
+    models = {server[1:] for server in n_answers if any(server[1:])}  # a prompt without room names none
+    return (
+        f"A server answered: {listed}. Another run gives other answers, because servers compute what comes together.",
+        "**The served model changed during the run**, by its name or fingerprint: arms may differ by that. See the "
+        "limitations."
+        if len(models) > 1
+        else "",
+    )
+
+
+def _packages(experiment: Experiment, folder: Path) -> str:
+    """Return a table of the versions that sampled, trained, and wrote the report; one column if these are equal."""
+    sampled = _sampled(experiment, folder)
     trained = [folder / "adapters" / name / SAMPLES for name in experiment.adapters]
     columns = {
         "sampling": _versions(sampled),

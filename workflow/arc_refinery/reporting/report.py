@@ -59,6 +59,7 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
     return [
         f"# Experiment {experiment.experiment}",
         *summary.headline(of_kind, evaluated, registration.is_registered(experiment, folder)),
+        *(f"> {warning}" for warning in [provenance.servers(experiment, folder)[1]] if warning),
         *(f"> {sentence}" for result in evaluated for sentence in of_kind.notes(result.results)),
         *at_a_glance(summary.solved_table(experiment, evaluated), *_budget_plot(experiment, first, "budget", files)),
         *reading.section(experiment, first.results),

@@ -247,6 +247,7 @@ def limits(of_kind: Reported, n_comparisons: int, trained_on: Mapping[str, Seque
         "No arm controls for the feedback: a gain in later turns may come without it."
         if refines and not any(arm.is_control for arm in arms)
         else "",
+        provenance.servers(experiment, of_kind.folder)[0],
         UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
         *(f"`{task_set.name}`: {VALIDATION}" for task_set in sets if task_set.validation),
         *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),

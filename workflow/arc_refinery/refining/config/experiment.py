@@ -460,6 +460,19 @@ class Refining(Compared[Arm]):
         return self
 
     @model_validator(mode="after")
+    def _a_server_is_asked_what_it_can(self) -> Self:
+        if not self.model.is_served:
+            return self
+        if self.generation.enable_thinking is not None:
+            raise ValueError(
+                "generation.enable_thinking: the chat template is the server's; set "
+                "model.extra_body: {chat_template_kwargs: {enable_thinking: false}}, or what its documentation says"
+            )
+        if self.evaluation.reference_logprobs:
+            raise ValueError("evaluation.reference_logprobs: they need the model's weights; remove it")
+        return self
+
+    @model_validator(mode="after")
     def _forms_are_the_domains(self) -> Self:
         forms = {"refinement.form": self.refinement.form}
         for number, arm in enumerate(self.evaluation.arms):

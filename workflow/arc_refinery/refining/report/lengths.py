@@ -66,9 +66,11 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 
 def read_lengths(path: Path, label: str) -> list[PromptLengths]:
-    """Read the lengths of a file of prompts, by turn."""
+    """Read the lengths of a file of prompts, by turn; those of a served model from its attempts."""
     fitting = records.columns(path, records.Prompt, ["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
+    if len(fitting) and not fitting["n_tokens"].any():
+        return _counted_by_server(sorted((path.parent / "attempts").glob("*.parquet")), label)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
     by_turn = {int(turn): rows.to_numpy() for turn, rows in fitting.groupby("turn")["n_tokens"]}
     allowed = notes.get("longest_allowed")
@@ -83,6 +85,22 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
         )
         for turn in sorted(by_turn.keys() | dropped.keys())
     ] or [PromptLengths(label, None, none, 0, allowed)]
+
+
+def _counted_by_server(attempts: Sequence[Path], label: str) -> list[PromptLengths]:
+    names = ["prompt_id", "turn", "n_prompt_tokens", "finish_reason"]
+    tables = [records.columns(path, records.Attempt, names).to_pandas() for path in attempts]
+    prompts = pd.concat(tables).drop_duplicates("prompt_id")
+    return [
+        PromptLengths(
+            label,
+            int(turn),
+            rows.loc[rows["finish_reason"] != records.TOO_LONG, "n_prompt_tokens"].to_numpy(),
+            int((rows["finish_reason"] == records.TOO_LONG).sum()),
+            None,
+        )
+        for turn, rows in prompts.groupby("turn")
+    ]
 
 
 def missing_attempts_notes(experiment: Refining, folder: Path, results: Results) -> list[str]:

@@ -2,14 +2,16 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from itertools import compress
 from pathlib import Path
 from typing import Annotated, Any
 
 from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, ModelConfig, NonNegativeInt, PositiveInt, Sandbox, Seed, marked
-from arc_refinery.errors import NoRoomError, NotFiniteError
+from arc_refinery.errors import InputError, NoRoomError, NotFiniteError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import Sampling
@@ -23,6 +25,8 @@ from arc_refinery.sampling.checks import check_answers_end, check_model
 from arc_refinery.sampling.shard import Entry, check_shard, progress_path, resumed
 from arc_refinery.seeding import stream_seed
 from arc_refinery.stages import Files
+
+Compute = Callable[[Sequence[Entry], Report], Iterator[Entry]]  # of `resumed`
 
 
 def sample(
@@ -42,9 +46,10 @@ def sample(
     decoding = Decoding(sampling.temperature, sampling.top_p, sampling.max_output_tokens, seed)
     fitting = _fitting(list(records.read(prompts, domain.prompt_class)), prompts, model, sampling.max_output_tokens)
     in_shard = shard_of(fitting, shard, n_shards, size)
-    attempts = sample_shard(domain, in_shard, model, adapter, decoding, output, size)
+    notes: dict[str, Any] = {}
+    attempts = sample_shard(domain, in_shard, model, adapter, decoding, output, size, notes)
     settings = {**attempt_settings(model, decoding, size), "lora_path": adapter}
-    records.write(output, domain.attempt_class, attempts, seed, settings, made_from=[prompts])
+    records.write(output, domain.attempt_class, attempts, seed, settings, lambda: notes, [prompts])
     progress_path(output).unlink()
 
 
@@ -85,12 +90,63 @@ def sample_shard(
     decoding: Decoding,
     output: Path,
     tasks_per_batch: int = 1,
+    notes: dict[str, Any] | None = None,
 ) -> Iterator[Attempt]:
     """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py).
 
-    `prompts` are whole batches of tasks (`shard_of`). Raises `InputError` if the backend is not installed or the
-    adapter does not fit, `ModelError` if answers would not end.
+    `prompts` are whole batches of tasks (`shard_of`). Raises `InputError` if the backend is not installed, the
+    adapter does not fit or a server refuses; `ModelError` if answers would not end. `notes` get what a server says of
+    itself.
     """
+    if model.is_served:
+        sampled = _asking(prompts, model, adapter, decoding)
+    else:
+        sampled = _sampling(prompts, model, adapter, decoding, tasks_per_batch)
+    settings = {
+        "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
+        **attempt_settings(model, decoding, tasks_per_batch),
+        "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
+    }
+    n_attempts = sum(prompt.n_predictions for prompt in prompts)
+    completions: Entry = {}
+    for entry in resumed(output, settings, adapter, n_attempts, "attempt", sampled):
+        completions |= entry
+    if model.is_served:
+        servers = Counter(
+            (answer["address"], answer["model"], answer["fingerprint"]) for (answer,) in completions.values()
+        )
+        (notes if notes is not None else {})[records.SERVED_BY] = [
+            [*server, n] for server, n in sorted(servers.items())
+        ]
+        completions = _by_prompt(prompts, completions)
+    for prompt in prompts:
+        detail = domain.attempt_detail(prompt)
+        own = {} if detail is None else {"detail": detail}
+        for number, sampled_completion in enumerate(completions[prompt.prompt_id]):
+            yield domain.attempt_class(
+                attempt_id=records.attempt_id(prompt.prompt_id, number),
+                prompt_id=prompt.prompt_id,
+                task_id=prompt.task_id,
+                turn=prompt.turn,
+                parent_id=prompt.parent_id,
+                model=model.path,
+                adapter=str(adapter or ""),
+                seed=decoding.seed,
+                temperature=decoding.temperature,
+                top_p=decoding.top_p,
+                completion=begun_answer(prompt) + sampled_completion["text"],
+                n_prompt_tokens=sampled_completion.get("n_prompt_tokens", prompt.n_tokens),
+                n_tokens=sampled_completion["n_tokens"],
+                finish_reason=sampled_completion["finish_reason"],
+                logprob=sampled_completion.get("logprob", math.nan),
+                **own,
+            )
+
+
+def _sampling(
+    prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, decoding: Decoding, tasks_per_batch: int
+) -> Compute:
+    """Return what samples the missing attempts here: an entry per batch, which is never resumed in the middle."""
     tokenizer = check_model(model, adapter)
     check_answers_end(tokenizer)
 
@@ -112,43 +168,44 @@ def sample_shard(
         missing = (prompt for prompt in prompts if prompt.prompt_id not in done_ids)
         batch_of = records.batch_numbers((prompt.task_id for prompt in prompts), tasks_per_batch)
         requests = [request_of(prompt, str(batch_of[prompt.task_id]), decoding.seed, tokenizer) for prompt in missing]
-        # an entry per batch, so that prompts that were sampled together are never resumed separately
         for batch in sampler.sample(requests):
             if any(math.isnan(sample.logprob) for samples in batch.values() for sample in samples):
                 raise NotFiniteError(model.path)  # vLLM does not check
             yield {name: [completion(sample) for sample in samples] for name, samples in batch.items()}
 
-    settings = {
-        "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
-        **attempt_settings(model, decoding, tasks_per_batch),
-        "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
+    return sampled
+
+
+def _asking(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, decoding: Decoding) -> Compute:
+    """Return what asks a server for the missing attempts: an entry per answer, so that none is paid twice."""
+    if adapter is not None:
+        raise InputError(f"{adapter}: an adapter cannot be sent to a server; serve the model with it under a name")
+    from arc_refinery.sampling.endpoint import Endpoint, Question, ask
+
+    endpoint = Endpoint.of(model)
+
+    def asked(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
+        done_ids = {attempt_id for entry in done for attempt_id in entry}
+        questions = [
+            Question(attempt_id, prompt.messages, stream_seed(decoding.seed, "sample", attempt_id) % 2**31)
+            for prompt in prompts
+            for number in range(prompt.n_predictions)
+            if (attempt_id := records.attempt_id(prompt.prompt_id, number)) not in done_ids
+        ]
+        for attempt_id, answer in ask(endpoint, questions, decoding, report):
+            yield {attempt_id: [asdict(answer) | {"address": endpoint.address}]}
+
+    return asked
+
+
+def _by_prompt(prompts: Sequence[Prompt], answers: Entry) -> Entry:
+    """Return the answers of a server by prompt."""
+    return {
+        prompt.prompt_id: [
+            answers[records.attempt_id(prompt.prompt_id, number)][0] for number in range(prompt.n_predictions)
+        ]
+        for prompt in prompts
     }
-    n_attempts = sum(prompt.n_predictions for prompt in prompts)
-    completions: Entry = {}
-    for entry in resumed(output, settings, adapter, n_attempts, "attempt", sampled):
-        completions |= entry
-    for prompt in prompts:
-        detail = domain.attempt_detail(prompt)
-        own = {} if detail is None else {"detail": detail}
-        for number, sampled_completion in enumerate(completions[prompt.prompt_id]):
-            yield domain.attempt_class(
-                attempt_id=records.attempt_id(prompt.prompt_id, number),
-                prompt_id=prompt.prompt_id,
-                task_id=prompt.task_id,
-                turn=prompt.turn,
-                parent_id=prompt.parent_id,
-                model=model.path,
-                adapter=str(adapter or ""),
-                seed=decoding.seed,
-                temperature=decoding.temperature,
-                top_p=decoding.top_p,
-                completion=begun_answer(prompt) + sampled_completion["text"],
-                n_prompt_tokens=prompt.n_tokens,
-                n_tokens=sampled_completion["n_tokens"],
-                finish_reason=sampled_completion["finish_reason"],
-                logprob=sampled_completion["logprob"],
-                **own,
-            )
 
 
 def request_of(prompt: Prompt, group: str, seed: int, tokenizer: Any) -> Request:

@@ -57,7 +57,7 @@ def break_programs(
     task has `sampling.n_predictions` of them, or as many as were found.
     """
     wording, answer = wording_of(domain, model), sampling.max_output_tokens
-    renderer = Renderer(model.path, enable_thinking)
+    renderer = Renderer(model.path, enable_thinking, model.is_served)
     wrong: dict[str, list[Attempt]] = {}  # by prompt
     with domain.executors(sandbox, n_jobs) as executors:
         sources = domain.source_answers(records.read(tasks, domain.task_class), wording, executors)

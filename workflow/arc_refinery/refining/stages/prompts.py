@@ -57,7 +57,7 @@ def first_prompts(
             "other tasks"
         )
     wording, answer = wording_of(domain, model), sampling.max_output_tokens
-    renderer = Renderer(model.path, enable_thinking)
+    renderer = Renderer(model.path, enable_thinking, model.is_served)
     renderer.check_texts(domain.texts(wording), model.window - answer)
     asked = (task for task in records.read(tasks, domain.task_class) if task.task_id not in excluded)
     prompts = first_turn_prompts(domain, asked, sampling.n_predictions, sampling, wording, renderer, seed, branch, own)
@@ -101,7 +101,7 @@ def refining_prompts(
         feedback,
         refinement.history,
     )
-    renderer = Renderer(model.path, enable_thinking)
+    renderer = Renderer(model.path, enable_thinking, model.is_served)
     renderer.check_texts(domain.texts(wording), model.window - answer)
     files = BranchFiles(prompts.parent, n_shards, shards_per_grading_job, tasks_per_batch)
     statuses: Counter[str] = Counter()
@@ -145,7 +145,10 @@ def demonstrations(
 
     `max_completion_length`: tokens of completion and end token, which fit into the model's window with their prompt.
     """
-    wording, renderer = wording_of(domain, model, refinement.form), Renderer(model.path, enable_thinking)
+    wording, renderer = (
+        wording_of(domain, model, refinement.form),
+        Renderer(model.path, enable_thinking, model.is_served),
+    )
     renderer.check_texts(domain.texts(wording), model.window)
     plan = DemonstrationPlan(
         demonstrations, n_considered, refinement.include_errors, model.window, max_completion_length

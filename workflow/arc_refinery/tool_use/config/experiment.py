@@ -407,6 +407,15 @@ class ToolUse(Compared[ToolArm]):
         return None if name == "none" else name
 
     @model_validator(mode="after")
+    def _tokens_are_sampled_here(self) -> Self:
+        if self.model.is_served:
+            raise ValueError(
+                f"model.backend is {self.model.backend}, but tool use samples tokens, which servers do not give; set "
+                "another backend"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _what_is_used_is_there(self) -> "ToolUse":
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")

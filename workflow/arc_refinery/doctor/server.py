@@ -1,0 +1,66 @@
+"""The checks of a model behind an address, with a few short questions.
+
+Finding("equal seeds give equal answers", "passed", "2 of 2 equal, other seeds differ")
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+
+from arc_refinery.config import ModelConfig
+from arc_refinery.doctor.findings import Finding
+from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message
+from arc_refinery.sampling.backends import Decoding, no_report
+from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
+
+QUESTION = Message(role="user", content="Write a Python function that counts the vowels of a text.")
+DECODING = Decoding(temperature=1.0, top_p=1.0, max_output_tokens=128)
+MOST_NAMED = 5
+PATIENCE_SECONDS = 20.0
+
+
+def checks(model: ModelConfig) -> Iterator[Finding]:
+    """Check that the server has the model and answers; say whether it repeats answers, thinks, and how fast it is."""
+    names = ("the server has the model", "the server answers", "equal seeds give equal answers", "tokens per second")
+    try:
+        endpoint = replace(Endpoint.of(model), patience=PATIENCE_SECONDS)
+        yield _listed(names[0], endpoint)
+        (first,), alone = _asked(endpoint, [1])
+        thought = "a thought, then " if first.text.startswith("<think>") else ""
+        served = f"`{first.model or model.path}`" + (
+            f", fingerprint `{first.fingerprint}`" if first.fingerprint else ""
+        )
+        yield Finding(names[1], "passed", f"{thought}{first.n_tokens} tokens of {served}")
+        (again, other), _ = _asked(endpoint, [1, 2])
+        equal = "equal" if again.text == first.text else "not equal: attempts do not repeat, even one by one"
+        yield Finding(
+            names[2], "passed", f"{equal}; another seed gives {'the same' * (other.text == again.text) or 'another'}"
+        )
+        many, together = _asked(endpoint, list(range(3, 3 + model.max_connections)))
+        rates = [first.n_tokens / alone, sum(answer.n_tokens for answer in many) / together]
+        yield Finding(names[3], "passed", f"{rates[0]:.0f} with 1 request, {rates[1]:.0f} with {len(many)} at a time")
+    except InputError as error:
+        yield Finding(names[1], "failed", str(error), "correct model.address, model.path or the key; is the server up?")
+
+
+def _asked(endpoint: Endpoint, seeds: list[int]) -> tuple[list[Answer], float]:
+    """Return the answers in the order of their seeds, and the seconds that they took."""
+    questions = [Question(str(seed), [QUESTION], seed) for seed in seeds]
+    started = time.monotonic()
+    answers = dict(ask(endpoint, questions, DECODING, no_report))
+    return [answers[str(seed)] for seed in seeds], time.monotonic() - started
+
+
+def _listed(check: str, endpoint: Endpoint) -> Finding:
+    try:
+        models = httpx.get(f"{endpoint.address}/models", headers=endpoint.headers)
+        names = [str(entry["id"]) for entry in models.raise_for_status().json()["data"]]
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        return Finding(check, "not applicable", f"it does not list its models ({type(error).__name__})")
+    if endpoint.model in names:
+        return Finding(check, "passed", endpoint.model)
+    listed = ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else "")
+    return Finding(check, "failed", f"no {endpoint.model}; it has {listed or 'none'}", "set model.path to one of them")

@@ -1,0 +1,322 @@
+"""A model behind an address: messages in, text out, over the protocol of OpenAI's chat completions.
+
+POST <address>/chat/completions
+    {"model": "qwen", "messages": [...], "max_tokens": 512, "temperature": 1.0, "top_p": 0.95, "seed": 7}
+    {"choices": [{"message": {"content": "def f(x): ..."}, "finish_reason": "stop"}],
+     "usage": {"prompt_tokens": 60, "completion_tokens": 42}, "model": "qwen", "system_fingerprint": "fp_1"}
+
+Each request asks for one completion, because ollama and others ignore `n`. A server that is busy, fails or drops a
+connection is asked again, later and with fewer requests at a time; what it refuses ends the job, with its own words.
+Answers cannot be repeated byte by byte: servers compute whatever came together in one batch, and change.
+"""
+
+import asyncio
+import logging
+import os
+import re
+import socket
+import time
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from itertools import islice
+from typing import Any
+
+import httpx
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
+
+from arc_refinery.config import ModelConfig
+from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message
+from arc_refinery.programs import CLOSED_THOUGHT, OPENED_THOUGHT
+from arc_refinery.records import TOO_LONG
+from arc_refinery.sampling.backends import Decoding, Report
+
+ADDRESS_VARIABLE = "OPENAI_BASE_URL"
+CONNECT_SECONDS = 30.0
+ANSWER_SECONDS = 3600.0  # without a byte: an answer may be long, and asking for it again doubles the server's work
+PATIENCE_SECONDS = 900.0
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
+# a connection whose other end is gone is noticed within three minutes, however long an answer may take
+KEEP_ALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 6),
+]
+_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|context (length|size|window)|prompt is too long", re.I
+)
+_NO_CREDIT = "insufficient_quota"  # comes with 429, but waiting does not help
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a model answers; `key` is in no text that is written."""
+
+    address: str
+    model: str
+    key: str = field(repr=False)
+    max_connections: int
+    extra_body: Mapping[str, Any]
+    patience: float = PATIENCE_SECONDS  # from the first try of a request to the last
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"} if self.key else {}
+
+    @classmethod
+    def of(cls, model: ModelConfig) -> "Endpoint":
+        """Read address and key from the environment where the config does not name them."""
+        address = model.address or os.environ.get(ADDRESS_VARIABLE, "")
+        if not re.match(r"https?://.", address):
+            raise InputError(
+                f"model.address is {address or 'empty'!r}; expected the URL of a server, http://localhost:8000/v1, "
+                f"here or in the variable {ADDRESS_VARIABLE}"
+            )
+        key = os.environ.get(model.key_variable, "").strip()
+        return cls(address.rstrip("/"), model.path, key, model.max_connections, model.extra_body)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    question_id: str
+    messages: Sequence[Message]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer; empty, with the reason `too_long`, if the server has no room for the prompt and an answer."""
+
+    text: str  # a thought in <think> tags, then the answer
+    n_prompt_tokens: int
+    n_tokens: int  # including those of a thought
+    finish_reason: str  # "stop", "length" if it was cut, TOO_LONG, or what else the server says
+    model: str
+    fingerprint: str
+
+
+class _Usage(BaseModel):
+    prompt_tokens: NonNegativeInt
+    completion_tokens: NonNegativeInt
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    reasoning_content: str | None = None  # DeepSeek, llama.cpp, SGLang
+    reasoning: str | None = None  # vLLM, ollama, OpenRouter
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Reply(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Usage
+    model: str = ""
+    system_fingerprint: str | None = None
+
+
+class _TryAgain(Exception):
+    """The server could not answer now; `wait` is the time in seconds that it asks for, if it does."""
+
+    def __init__(self, reason: str, wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait = wait
+
+
+class Gate:
+    """Lets at most `limit` requests through; fewer after the server was busy, and slowly more after its answers."""
+
+    def __init__(self, limit: int) -> None:
+        self.largest = limit
+        self.limit = float(limit)
+        self.n_inside = 0
+        self._opens_at = self._narrowed_at = 0.0
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def entered(self) -> AsyncIterator[float]:
+        """Wait for a place; yields the time of entering."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.n_inside < int(self.limit))
+            self.n_inside += 1
+        try:
+            await asyncio.sleep(max(0.0, self._opens_at - time.monotonic()))
+            yield time.monotonic()
+        finally:
+            self.n_inside -= 1
+            async with self._changed:
+                self._changed.notify_all()
+
+    def widen(self) -> None:
+        self.limit = min(self.largest, self.limit + 1 / self.limit)
+
+    def narrow(self, entered_at: float, wait: float) -> bool:
+        """Leave a fifth fewer places, once for all requests that are inside; let none in for `wait` seconds.
+
+        Return whether there are fewer now.
+        """
+        self._opens_at = max(self._opens_at, time.monotonic() + wait)
+        if entered_at < self._narrowed_at:
+            return False
+        self.limit, self._narrowed_at = max(1.0, 0.8 * self.limit), time.monotonic()
+        return True
+
+
+def ask(
+    endpoint: Endpoint, questions: Sequence[Question], decoding: Decoding, report: Report
+) -> Generator[tuple[str, Answer]]:
+    """Yield the answers by id, as they come; raise `InputError` with the server's words if it refuses a question."""
+    waiting = iter(questions)
+
+    async def opened() -> tuple[httpx.AsyncClient, Gate]:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=endpoint.max_connections)
+        return httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(limits=limits, socket_options=KEEP_ALIVE),
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            headers=endpoint.headers,
+        ), Gate(endpoint.max_connections)
+
+    async def answered(question: Question) -> tuple[str, Answer]:
+        try:
+            answer: Answer = await retrying(_request, client, endpoint, gate, question, decoding)
+        except _TryAgain as error:
+            raise InputError(
+                f"{endpoint.address}: gave no answer in {endpoint.patience:.0f} s, at last: {error}. What "
+                "was answered is kept: run the same command again when the server works"
+            ) from None
+        return question.question_id, answer
+
+    async def first_of(tasks: "set[asyncio.Task[tuple[str, Answer]]]") -> Any:
+        return await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(_TryAgain), wait=_wait, stop=stop_after_delay(endpoint.patience), reraise=True
+    )
+    with asyncio.Runner() as runner:  # cancels what is under way if this generator is closed
+        client, gate = runner.run(opened())
+        pending: set[asyncio.Task[tuple[str, Answer]]] = set()
+        while True:
+            free = endpoint.max_connections - len(pending)
+            pending |= {runner.get_loop().create_task(answered(question)) for question in islice(waiting, free)}
+            if not pending:
+                break
+            done, pending = runner.run(first_of(pending))
+            for task in done:
+                question_id, answer = task.result()
+                report(0, answer.n_tokens)
+                yield question_id, answer
+        runner.run(client.aclose())
+
+
+def _wait(state: RetryCallState) -> float:
+    error = state.outcome and state.outcome.exception()
+    longer = wait_random_exponential(FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS)(state)
+    return max(longer, error.wait if isinstance(error, _TryAgain) else 0.0)
+
+
+async def _request(
+    client: httpx.AsyncClient, endpoint: Endpoint, gate: Gate, question: Question, decoding: Decoding
+) -> Answer:
+    body = {
+        "model": endpoint.model,
+        "messages": [_as_sent(message) for message in question.messages],
+        "max_tokens": decoding.max_output_tokens,
+        "temperature": decoding.temperature,
+        "top_p": decoding.top_p,
+        "seed": question.seed,
+        **endpoint.extra_body,
+    }
+    sent = {key: value for key, value in body.items() if value is not None}
+    async with gate.entered() as entered_at:
+        try:
+            answer = await _answer_of(client, endpoint, sent)
+        except _TryAgain as error:
+            if gate.narrow(entered_at, error.wait):
+                logger.warning(
+                    "%s: %s; it is asked again, with at most %d requests at a time",
+                    endpoint.address, error, gate.limit,
+                )  # fmt: skip
+            raise
+        gate.widen()
+        return answer
+
+
+def _as_sent(message: Message) -> Message:
+    """Return a message without thoughts: servers with a reasoning parser expect none in what the model said before."""
+    if message["role"] != "assistant":
+        return message
+    answer = CLOSED_THOUGHT.split(message["content"])[-1]
+    return Message(role="assistant", content=OPENED_THOUGHT.split(answer, 1)[0].lstrip("\n"))
+
+
+async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any]) -> Answer:
+    """Send one request; raises `_TryAgain`, or `InputError` if the server refuses it."""
+    try:
+        response = await client.post(f"{endpoint.address}/chat/completions", json=body)
+    except httpx.RequestError as error:
+        raise _TryAgain(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
+    status = response.status_code
+    if status == 200:
+        return _read(response)
+    words = _words(response).replace(endpoint.key or "\0", "[key]")
+    if status in (400, 413, 422) and _TOO_LONG.search(response.text):
+        logger.warning("%s: %s", endpoint.address, words)
+        return Answer("", 0, 0, TOO_LONG, "", "")
+    if (status in (408, 409, 425, 429) or status >= 500) and _NO_CREDIT not in response.text:
+        raise _TryAgain(f"{status} {words}", _retry_after(response.headers.get("Retry-After", "")))
+    hints = {
+        401: "Is the key right, and is it in the variable that model.key_variable names?",
+        404: "Does the address end as the server's does, mostly in /v1, and does it have the model?",
+    }
+    raise InputError(f"{endpoint.address}: refuses the request: {status} {words}. {hints.get(status, '')}".rstrip())
+
+
+def _read(response: httpx.Response) -> Answer:
+    try:
+        reply = _Reply.model_validate_json(response.content)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, fault["loc"])) or "JSON"
+        raise _TryAgain(f"an answer that is not one of a chat completion: {where}: {fault['msg']}") from None
+    choice = reply.choices[0]
+    content = choice.message.content or ""
+    if thought := choice.message.reasoning_content or choice.message.reasoning or "":
+        content = f"<think>\n{thought.strip()}" + (f"\n</think>\n\n{content}" if content else "")
+    return Answer(
+        content,
+        reply.usage.prompt_tokens,
+        reply.usage.completion_tokens,
+        choice.finish_reason or "",
+        reply.model,
+        reply.system_fingerprint or "",
+    )
+
+
+def _words(response: httpx.Response) -> str:
+    """Return what the server says about its refusal: {"error": {"message": "..."}}, or any text."""
+    try:
+        content = response.json()
+    except ValueError:
+        content = response.text
+    while isinstance(content, dict):
+        content = content.get("error") or content.get("message") or content.get("detail") or str(content)
+    return " ".join(str(content).split())[:500]
+
+
+def _retry_after(value: str) -> float:
+    """Return the seconds that a header asks to wait; 0 without one."""
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    try:
+        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+    except ValueError:
+        return 0.0
