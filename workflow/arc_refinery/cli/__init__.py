@@ -56,6 +56,8 @@ SECTIONS: dict[str, dict[str, str]] = {
 }
 COMMANDS = {name: target for section in SECTIONS.values() for name, target in section.items()}
 
+# What the extra `train` of pyproject.toml installs, by the names of modules
+OF_MODELS = ("accelerate", "datasets", "peft", "safetensors", "tensorboard", "torch", "transformers", "trl")
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _CLOSED_PIPE = 128 + signal.SIGPIPE  # the exit code of a shell's command that such a pipe ends
 
@@ -160,6 +162,13 @@ def _run() -> None:
         command.run()
     except InputError as error:
         sys.exit(f"arc-refinery: {error}")
+    except ModuleNotFoundError as error:
+        if (name := (error.name or "").partition(".")[0]) not in OF_MODELS:
+            raise
+        sys.exit(
+            f"arc-refinery: {name} is not installed here, and this samples from a model's weights or trains them; "
+            "pip install 'arc-refinery[train]', or sample from a server: model.backend: endpoint (docs/your-own.md)"
+        )
 
 
 def parse(words: Sequence[str]) -> Any:

@@ -19,7 +19,6 @@ from arc_refinery.config import Experiment, Needs, Sandbox
 from arc_refinery.doctor.findings import CheckOutcome, Finding, JobKind, JobReport
 from arc_refinery.errors import InputError
 from arc_refinery.models import hub
-from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.sampling.checks import check_answers_end, check_folder
 from arc_refinery.sampling.gpu_memory import counts
 
@@ -216,6 +215,8 @@ def model_files(experiment: Experiment, results: Path) -> Iterator[Finding]:
 
     They do if the token with which the chat template ends an answer ends a completion.
     """
+    from arc_refinery.models.tokenizers import load_tokenizer
+
     checks = ("the model's files belong together", "the model's answers end")
     download = experiment.model.download
     folder = hub.fetched_folder(results, download) if download else Path(experiment.model.path)
