@@ -200,7 +200,10 @@ def test_answers_come_while_others_are_awaited() -> None:
 
 def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    with pytest.raises(InputError, match=r"model\.address is 'empty'; expected the URL .* OPENAI_BASE_URL"):
+    with pytest.raises(InputError, match=r"model\.address is empty, and OPENAI_BASE_URL is not set; expected the URL"):
+        Endpoint.of(model())
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://me:secret@there/v1")
+    with pytest.raises(InputError, match=r"^[^@]*is not a URL without a user[^@]*$"):
         Endpoint.of(model())
     monkeypatch.setenv("OPENAI_BASE_URL", "http://there/v1/")
     assert Endpoint.of(model()).address == "http://there/v1"

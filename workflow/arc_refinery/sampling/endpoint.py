@@ -28,6 +28,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
 from arc_refinery.config import ModelConfig
+from arc_refinery.config.base import ADDRESS
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.programs import CLOSED_THOUGHT, OPENED_THOUGHT
@@ -73,10 +74,11 @@ class Endpoint:
     def of(cls, model: ModelConfig) -> "Endpoint":
         """Read address and key from the environment where the config does not name them."""
         address = model.address or os.environ.get(ADDRESS_VARIABLE, "")
-        if not re.match(r"https?://.", address):
+        if not address or not re.fullmatch(ADDRESS, address):
+            fault = "not a URL without a user" if address else "not set"
             raise InputError(
-                f"model.address is {address or 'empty'!r}; expected the URL of a server, http://localhost:8000/v1, "
-                f"here or in the variable {ADDRESS_VARIABLE}"
+                f"model.address is empty, and {ADDRESS_VARIABLE} is {fault}; expected the URL of a server in one of "
+                "them, http://localhost:8000/v1"
             )
         key = os.environ.get(model.key_variable, "").strip()
         return cls(address.rstrip("/"), model.path, key, model.max_connections, model.extra_body)

@@ -69,8 +69,9 @@ def read_lengths(path: Path, label: str) -> list[PromptLengths]:
     """Read the lengths of a file of prompts, by turn; those of a served model from its attempts."""
     fitting = records.columns(path, records.Prompt, ["turn", "n_tokens"]).to_pandas()
     notes = records.notes(path)
-    if len(fitting) and not fitting["n_tokens"].any():
-        return _counted_by_server(sorted((path.parent / "attempts").glob("*.parquet")), label)
+    attempts = sorted((path.parent / "attempts").glob("*.parquet"))
+    if attempts and len(fitting) and not fitting["n_tokens"].any():
+        return _counted_by_server(attempts, label)
     dropped = {int(turn): lengths for turn, lengths in notes.get("dropped", {}).items()}
     by_turn = {int(turn): rows.to_numpy() for turn, rows in fitting.groupby("turn")["n_tokens"]}
     allowed = notes.get("longest_allowed")

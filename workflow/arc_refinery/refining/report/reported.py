@@ -127,7 +127,8 @@ def _blocks(domain: Domain, chain: Sequence[GradedAttempt]) -> Iterator[str]:
     for turn, graded in enumerate(chain, 1):
         prompt, attempt = graded.prompt, graded.attempt
         augmented = "" if domain.shows_task_itself(prompt) else ", of the task in another form"
-        yield f"\n--- turn {turn}: {'feedback' if shown else 'prompt'}, {prompt.n_tokens} tokens in all{augmented} ---"
+        head = "feedback" if shown else "prompt"
+        yield f"\n--- turn {turn}: {head}, {attempt.n_prompt_tokens} tokens in all{augmented} ---"
         messages = split_prefix(prompt.messages)[0] if prompt.messages else []
         asked = [f"[{m['role']}]\n{m['content'].strip()}" for m in messages if m["role"] != "assistant"]
         yield from [text for text in asked if text not in shown] or asked[-1:] or [prompt.text]
