@@ -107,14 +107,25 @@ def test_thoughts_are_not_sent_back() -> None:
         Fault(body=b'{"choices": ['),
         Fault(body={**reply("x"), "choices": []}),
         Fault(body={key: value for key, value in reply("x").items() if key != "usage"}),
-        Fault(body=reply("late"), hangs_for=1.0),
     ],
-    ids=["500", "429", "503", "cut", "not JSON", "no choice", "no usage", "hangs"],
+    ids=["500", "429", "503", "cut", "not JSON", "no choice", "no usage"],
 )
 def test_what_fails_is_asked_again(fault: Fault) -> None:
     script = by_seed(lambda seed, tries: fault if seed % 2 and not tries else reply(str(seed)))
     answers = answers_of(script, 6, max_connections=3)
     assert {name: answer.text for name, answer in answers.items()} == {f"q/{n}": str(n) for n in range(6)}
+
+
+def test_a_server_that_hangs_ends_the_job_behind_the_other_answers() -> None:
+    script = by_seed(lambda seed, tries: Fault(body=reply("x"), hangs_for=2.0 if seed == 1 else 0.0))
+    answered = []
+    with serving(script) as server:
+        asked = ask(Endpoint.of(model(address=server.address, max_connections=2)), questions(4), DECODING, no_report)
+        with pytest.raises(InputError, match=r"sent nothing for 0 minutes\. What was answered is kept"):
+            for question_id, _ in asked:
+                answered.append(question_id)
+    assert sorted(answered) == ["q/0", "q/2", "q/3"]
+    assert len(server.asked) == 4
 
 
 def test_a_slow_answer_is_not_asked_for_again() -> None:
@@ -167,8 +178,8 @@ def test_a_prompt_without_room_is_an_answer_that_says_so(error: dict[str, Any]) 
 
 
 def test_a_server_that_stays_away_ends_the_job() -> None:
-    away = replace(Endpoint.of(model(address="http://127.0.0.1:9/v1")), patience=0.2)
-    with pytest.raises(InputError, match=r"127\.0\.0\.1:9/v1: gave no answer in .* at last: ConnectError"):
+    away = replace(Endpoint.of(model(address="http://127.0.0.1:9/v1")), n_tries=3)
+    with pytest.raises(InputError, match=r"127\.0\.0\.1:9/v1: gave no answer in 3 tries, at last: ConnectError"):
         list(ask(away, questions(3), DECODING, no_report))
 
 

@@ -19,14 +19,14 @@ from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
 QUESTION = Message(role="user", content="Write a Python function that counts the vowels of a text.")
 DECODING = Decoding(temperature=1.0, top_p=1.0, max_output_tokens=128)
 MOST_NAMED = 5
-PATIENCE_SECONDS = 20.0
+N_TRIES = 4
 
 
 def checks(model: ModelConfig) -> Iterator[Finding]:
     """Check that the server has the model and answers; say whether it repeats answers, thinks, and how fast it is."""
     names = ("the server has the model", "the server answers", "equal seeds give equal answers", "tokens per second")
     try:
-        endpoint = replace(Endpoint.of(model), patience=PATIENCE_SECONDS)
+        endpoint = replace(Endpoint.of(model), n_tries=N_TRIES)
         yield _listed(names[0], endpoint)
         (first,), alone = _asked(endpoint, [1])
         thought = "a thought, then " if first.text.startswith("<think>") else ""

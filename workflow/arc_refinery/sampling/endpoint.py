@@ -25,7 +25,7 @@ from typing import Any
 
 import httpx
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_delay, wait_random_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.config.base import ADDRESS
@@ -38,7 +38,7 @@ from arc_refinery.sampling.backends import Decoding, Report
 ADDRESS_VARIABLE = "OPENAI_BASE_URL"
 CONNECT_SECONDS = 30.0
 ANSWER_SECONDS = 3600.0  # without a byte: an answer may be long, and asking for it again doubles the server's work
-PATIENCE_SECONDS = 900.0
+N_TRIES = 20  # at most, of one request
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 60.0
 # a connection whose other end is gone is noticed within three minutes, however long an answer may take
 KEEP_ALIVE = [
@@ -50,6 +50,7 @@ KEEP_ALIVE = [
 _TOO_LONG = re.compile(
     r"context_length_exceeded|exceed_context_size|context (length|size|window)|prompt is too long", re.I
 )
+KEPT = "What was answered is kept: run the same command again when the server works"
 _NO_CREDIT = "insufficient_quota"  # comes with 429, but waiting does not help
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class Endpoint:
     key: str = field(repr=False)
     max_connections: int
     extra_body: Mapping[str, Any]
-    patience: float = PATIENCE_SECONDS  # from the first try of a request to the last
+    n_tries: int = N_TRIES
 
     @property
     def headers(self) -> dict[str, str]:
@@ -189,11 +190,10 @@ def ask(
 
     async def answered(question: Question) -> tuple[str, Answer]:
         try:
-            answer: Answer = await retrying(_request, client, endpoint, gate, question, decoding)
+            answer: Answer = await retrying.copy()(_request, client, endpoint, gate, question, decoding)
         except _TryAgain as error:
             raise InputError(
-                f"{endpoint.address}: gave no answer in {endpoint.patience:.0f} s, at last: {error}. What "
-                "was answered is kept: run the same command again when the server works"
+                f"{endpoint.address}: gave no answer in {endpoint.n_tries} tries, at last: {error}. {KEPT}"
             ) from None
         return question.question_id, answer
 
@@ -201,7 +201,7 @@ def ask(
         return await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
 
     retrying = AsyncRetrying(
-        retry=retry_if_exception_type(_TryAgain), wait=_wait, stop=stop_after_delay(endpoint.patience), reraise=True
+        retry=retry_if_exception_type(_TryAgain), wait=_wait, stop=stop_after_attempt(endpoint.n_tries), reraise=True
     )
     with asyncio.Runner() as runner:  # cancels what is under way if this generator is closed
         client, gate = runner.run(opened())
@@ -212,7 +212,7 @@ def ask(
             if not pending:
                 break
             done, pending = runner.run(first_of(pending))
-            for task in done:
+            for task in sorted(done, key=lambda task: task.exception() is not None):  # answers before a failure
                 question_id, answer = task.result()
                 report(0, answer.n_tokens)
                 yield question_id, answer
@@ -264,6 +264,8 @@ async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mappin
     """Send one request; raises `_TryAgain`, or `InputError` if the server refuses it."""
     try:
         response = await client.post(f"{endpoint.address}/chat/completions", json=body)
+    except httpx.ReadTimeout:
+        raise InputError(f"{endpoint.address}: sent nothing for {ANSWER_SECONDS / 60:.0f} minutes. {KEPT}") from None
     except httpx.RequestError as error:
         raise _TryAgain(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
     status = response.status_code
