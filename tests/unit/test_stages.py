@@ -37,6 +37,7 @@ from arc_refinery.tool_use import jobs as tool_use
 from arc_refinery.tool_use.config import Generation, HeldoutQuestions, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
+OF_A_SAMPLER = OF_VLLM | {"address", "key_variable", "max_connections"}
 OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
 
 
@@ -46,8 +47,8 @@ OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
         (Grpo, [TUNING], OF_A_TRAINING),
         (config.PolicyGradient, [TUNING], OF_A_TRAINING),
         (Grpo, [PROMPTS], {"rollout", "n_turns"}),
-        (PromptedModel, [PROMPTS, TUNING], OF_VLLM | {"template"}),
-        (config.ModelConfig, [TUNING], OF_VLLM),
+        (PromptedModel, [PROMPTS, TUNING], OF_A_SAMPLER | {"template"}),
+        (config.ModelConfig, [TUNING], OF_A_SAMPLER),
         (config.Imitation, [TUNING], {"save_steps"}),  # GRPO chooses among its checkpoints: there they are a setting
         (Sft, [ROWS], {"demonstrations"}),
         (ToolSft, [ROWS], {"without_tools", "n_questions"}),
@@ -182,7 +183,8 @@ def test_what_changes_no_result_is_given_beside() -> None:
     content["model"]["gpu_memory_utilization"] = 0.7
     experiment = validate_experiment(content, "mine.yaml", ArcExperiment)
     of_vllm = {"gpu_memory_utilization": 0.7, "kv_cache_gb": None}
-    assert tuning_of(refining.sample(experiment, "heldout", "turn1")) == {"model": of_vllm}
+    of_server = {"address": None, "key_variable": "OPENAI_API_KEY", "max_connections": 16}
+    assert tuning_of(refining.sample(experiment, "heldout", "turn1")) == {"model": of_vllm | of_server}
     assert tuning_of(jobs.sft(experiment, "sft")) == {"sft": {"save_steps": 2}}
     assert tuning_of(jobs.train(experiment, "trained"))["grpo"] == of_vllm | {
         "n_jobs": 2, "gpu_memory_utilization": 0.5, "sleep_mode": False, "report_to": ["tensorboard"]
@@ -191,7 +193,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
         yaml.safe_load((ROOT / TOOLS).read_text()) | {"resources": {"sample": {"cpus": 2}}}, "", ToolUse
     )
     sampled = tool_use.episodes(episodes, "sums", "trained")
-    assert tuning_of(sampled) == {"n_jobs": 2, "model": of_vllm | {"gpu_memory_utilization": 0.9}}
+    assert tuning_of(sampled) == {"n_jobs": 2, "model": of_vllm | of_server | {"gpu_memory_utilization": 0.9}}
     demonstrations = refining.demonstrations(experiment, "part1")
     assert tuning_of(demonstrations) == {"n_shards": 1, "shards_per_grading_job": 1, "tasks_per_batch": 1}
 

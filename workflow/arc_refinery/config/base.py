@@ -56,7 +56,7 @@ Temperature = Annotated[float, Field(ge=0.0, le=100.0), AfterValidator(_not_almo
 LINE = r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]*[^\s\x00-\x1f\x7f])?"
 Line = Annotated[str, StringConstraints(max_length=1000, pattern=f"^{LINE}$")]
 LineOrNone = Annotated[str, StringConstraints(max_length=1000, pattern=f"^({LINE})?$")]
-ADDRESS = r"^(https?://[^\s@]+)?$"
+ADDRESS = r"^https?://[^\s@]+$"
 Address = Annotated[str, StringConstraints(max_length=1000, pattern=ADDRESS)]
 VARIABLE = "^[A-Z_][A-Z0-9_]*$"  # no small letters, which keys have
 Variable = Annotated[str, StringConstraints(max_length=100, pattern=VARIABLE)]

@@ -4,9 +4,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from arc_refinery.config.base import (
     GRADING,
@@ -75,8 +75,8 @@ class ModelConfig(Strict):
         description="Library that samples from the model; `endpoint`: a server with OpenAI's chat completions, such as "
         "vLLM's, llama.cpp's, ollama or a hosted model. No weights are needed here; nothing can be trained.",
     )
-    address: Annotated[Address, TUNING] = Field(
-        "", description="For `endpoint`: the server's URL, `http://localhost:8000/v1`; default: `OPENAI_BASE_URL`."
+    address: Annotated[Address | None, TUNING] = Field(
+        None, description="For `endpoint`: the server's URL, `http://localhost:8000/v1`; default: `OPENAI_BASE_URL`."
     )
     key_variable: Annotated[Variable, TUNING] = Field(
         "OPENAI_API_KEY",
@@ -85,7 +85,7 @@ class ModelConfig(Strict):
     max_connections: Annotated[Connections, TUNING] = Field(
         16, description="For `endpoint`: requests at a time, fewer while the server is busy."
     )
-    extra_body: dict[str, JsonValue] = Field(
+    extra_body: dict[str, Any] = Field(
         default_factory=dict,
         description="For `endpoint`: more keys of each request, such as `reasoning_effort: low`; null removes one of "
         "ours (`max_tokens`, `temperature`, `top_p`, `seed`).",
@@ -126,6 +126,15 @@ class ModelConfig(Strict):
         if self.is_served or not HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
             return None
         return Download(self.path, "model", self.revision)
+
+    @field_validator("extra_body")
+    @classmethod
+    def _is_json(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(value, allow_nan=False).encode()
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"cannot be sent as JSON: {error}") from None
+        return value
 
     @model_validator(mode="after")
     def _a_revision_is_of_the_hub(self) -> "ModelConfig":
