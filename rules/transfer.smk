@@ -14,7 +14,7 @@ os.environ[COMMIT] = commit()  # the profile lets it reach jobs, which have the 
 
 def code_and_config() -> list[str]:
     """The code, the config with its bases and the files that it names; absolute paths are expected on the machine."""
-    models = [] if experiment.model.download or experiment.model.is_served else [experiment.model.path]
+    models = [experiment.model.path] if experiment.model.folder else []
     named = [file.path for file in experiment.files_named() if file.key != "model.path"]
     functions = [code.path for _, code, _ in experiment.own_functions]
     environment = "" if image else os.environ.get("ARC_REFINERY_ENVIRONMENT", "")

@@ -118,8 +118,8 @@ class Experiment(Strict):
     def files_named(self) -> list[Wanted]:
         """Files and folders that the config names."""
         # for names on the hub or at a server, a path that always exists
-        folder = Path() if self.model.download or self.model.is_served else Path(self.model.path, "config.json")
-        return [Wanted("model.path", folder, "a folder with a model, or a hub name", "either")]
+        file = Path() if self.model.folder is None else self.model.folder / "config.json"
+        return [Wanted("model.path", file, "a folder with a model, or a hub name", "either")]
 
     def faults_of_contents(self) -> list[str]:
         """Return what is wrong inside files that the config names."""

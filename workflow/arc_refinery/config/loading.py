@@ -139,9 +139,9 @@ def check_files(
     if not faults and contents:
         functions = ((key, partial(code.check_function, example)) for key, code, example in experiment.own_functions)
         faults = [*experiment.faults_of_contents(), *faults_in(functions)]
-        path = Path(experiment.model.path)
-        missing = [] if experiment.model.download or experiment.model.is_served else missing_weights(path)
-        faults += [f"{path / name}: no such file; expected the weights of the model" for name in missing[:1]]
+        if folder := experiment.model.folder:
+            missing = missing_weights(folder)
+            faults += [f"{folder / name}: no such file; expected the weights of the model" for name in missing[:1]]
         faults += [*_faults_of_lora(experiment), *_faults_of_places(experiment)]
     if faults:
         raise ConfigError("\n".join(map(Layers.of(config or {}, origin).blamed, faults)))
@@ -161,10 +161,10 @@ def _faults_of_places(experiment: Experiment) -> list[str]:
 def _faults_of_lora(experiment: Experiment) -> list[str]:
     """Return which target modules the model lacks, by the names of the weights in its folder, if it is here."""
     model, training = experiment.model, experiment.training
-    if not training or model.download:
+    if not training or not model.folder:
         return []
     try:
-        weights = weight_names(Path(model.path))
+        weights = weight_names(model.folder)
     except InputError as error:
         return [f"model.path: {error}"]
     if not weights:

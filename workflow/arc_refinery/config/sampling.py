@@ -117,7 +117,7 @@ class ModelConfig(Strict):
 
     @property
     def is_served(self) -> bool:
-        """Whether a server has the model, so that there is no folder with weights and tokenizer."""
+        """Whether a server has the model: weights, tokenizer and chat template are not here."""
         return not BACKENDS[self.backend].sampler
 
     @property
@@ -126,6 +126,11 @@ class ModelConfig(Strict):
         if self.is_served or not HUB_NAME.fullmatch(self.path) or Path(self.path).exists():
             return None
         return Download(self.path, "model", self.revision)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder that `path` names; None if the model is fetched, or a server has it."""
+        return None if self.download or self.is_served else Path(self.path)
 
     @field_validator("extra_body")
     @classmethod

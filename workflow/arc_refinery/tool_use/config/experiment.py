@@ -292,9 +292,9 @@ class ToolUse(Compared[ToolArm]):
         from arc_refinery.tool_use.episodes.rendering import check_folder
 
         faults = []
-        if not self.model.download:
+        if self.model.folder:
             try:
-                check_folder(Path(self.model.path), self.generation)
+                check_folder(self.model.folder, self.generation)
             except InputError as error:
                 faults.append(str(error))
         names: dict[str, list[str]] = {}  # names of tools by the list that they are in
