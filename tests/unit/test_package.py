@@ -16,7 +16,7 @@ from arc_refinery import cli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_MODELS = PROJECT["optional-dependencies"]["train"]
-DECLARED = {canonicalize_name(one.name): one for one in map(Requirement, [*PROJECT["dependencies"], *OF_MODELS])}
+DECLARED = {canonicalize_name(r.name): r for r in map(Requirement, [*PROJECT["dependencies"], *OF_MODELS])}
 # Modules that a model behind an address needs, from the config to the report
 WITHOUT_WEIGHTS = ["cli", "config", "doctor", "evaluation", "refining.domains", "refining.report", "refining.stages"]
 WITHOUT_WEIGHTS += ["reporting", "runs", "sampling.endpoint", "sandbox", "stages"]
@@ -66,8 +66,8 @@ class Nothing:
 sys.meta_path.insert(0, Nothing())
 for name in {WITHOUT_WEIGHTS}:
     module = importlib.import_module("arc_refinery." + name)
-    for one in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + "."):
-        importlib.import_module(one.name)
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), module.__name__ + "."):
+        importlib.import_module(found.name)
 from arc_refinery.cli import main
 words = "sample --dataset-path {ROOT}/examples/tasks --base-model-path {TINY} --output-folder {tmp_path}/new"
 sys.argv[1:] = words.split()

@@ -55,17 +55,18 @@ def compose(of_kind: Reported, files: Attachments) -> list[str]:
     sizes = {result.task_set.name: result.n for result in evaluated}
     trained = of_kind.trained_on(sizes)
     over = [(result.task_set, result.arms) for result in evaluated]
+    answered_by, changed = provenance.servers(experiment, folder)
     metrics = {(result.task_set.name, arm): table for result in evaluated for arm, table in result.arms.items()}
     return [
         f"# Experiment {experiment.experiment}",
         *summary.headline(of_kind, evaluated, registration.is_registered(experiment, folder)),
-        *(f"> {warning}" for warning in [provenance.servers(experiment, folder)[1]] if warning),
+        *([f"> {changed}"] if changed else []),
         *(f"> {sentence}" for result in evaluated for sentence in of_kind.notes(result.results)),
         *at_a_glance(summary.solved_table(experiment, evaluated), *_budget_plot(experiment, first, "budget", files)),
         *reading.section(experiment, first.results),
         of_kind.terms(),
         *of_kind.example(first.results, first.arms, files),
-        *summary.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained),
+        *summary.limits(of_kind, sum(len(result.comparisons) for result in evaluated), trained, answered_by),
         *(["## Other comparisons", summary.comparisons(evaluated)] if primaries else []),
         *(
             block

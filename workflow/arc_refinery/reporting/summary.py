@@ -227,10 +227,12 @@ def arms_and_settings(of_kind: Reported, sizes: Mapping[str, int]) -> list[str]:
     ]
 
 
-def limits(of_kind: Reported, n_comparisons: int, trained_on: Mapping[str, Sequence[str]]) -> list[str]:
+def limits(
+    of_kind: Reported, n_comparisons: int, trained_on: Mapping[str, Sequence[str]], answered_by: str
+) -> list[str]:
     """Return the limitations, folded those that do not concern the primary comparison.
 
-    `trained_on`: sentences on the tasks of a set that were trained on, by its name.
+    `trained_on`: sentences on the tasks of a set that were trained on, by its name. `answered_by`: one on servers.
     """
     experiment = of_kind.experiment
     arms, sets, primaries = experiment.arms, experiment.evaluated_sets, experiment.primaries
@@ -247,7 +249,7 @@ def limits(of_kind: Reported, n_comparisons: int, trained_on: Mapping[str, Seque
         "No arm controls for the feedback: a gain in later turns may come without it."
         if refines and not any(arm.is_control for arm in arms)
         else "",
-        provenance.servers(experiment, of_kind.folder)[0],
+        answered_by,
         UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
         *(f"`{task_set.name}`: {VALIDATION}" for task_set in sets if task_set.validation),
         *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),

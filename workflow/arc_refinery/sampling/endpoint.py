@@ -75,7 +75,7 @@ class Endpoint:
     def of(cls, model: ModelConfig) -> "Endpoint":
         """Read address and key from the environment where the config does not name them."""
         address = model.address or os.environ.get(ADDRESS_VARIABLE, "")
-        if not address or not re.fullmatch(ADDRESS, address):
+        if not re.fullmatch(ADDRESS, address):
             fault = "not a URL without a user" if address else "not set"
             raise InputError(
                 f"model.address is empty, and {ADDRESS_VARIABLE} is {fault}; expected the URL of a server in one of "
@@ -180,13 +180,13 @@ def ask(
     """Yield the answers by id, as they come; raise `InputError` with the server's words if it refuses a question."""
     waiting = iter(questions)
 
-    async def opened() -> tuple[httpx.AsyncClient, Gate]:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=endpoint.max_connections)
-        return httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(limits=limits, socket_options=KEEP_ALIVE),
-            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            headers=endpoint.headers,
-        ), Gate(endpoint.max_connections)
+    gate = Gate(endpoint.max_connections)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=endpoint.max_connections)
+    client = httpx.AsyncClient(
+        transport=httpx.AsyncHTTPTransport(limits=limits, socket_options=KEEP_ALIVE),
+        timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+        headers=endpoint.headers,
+    )
 
     async def answered(question: Question) -> tuple[str, Answer]:
         try:
@@ -204,7 +204,6 @@ def ask(
         retry=retry_if_exception_type(_TryAgain), wait=_wait, stop=stop_after_attempt(endpoint.n_tries), reraise=True
     )
     with asyncio.Runner() as runner:  # cancels what is under way if this generator is closed
-        client, gate = runner.run(opened())
         pending: set[asyncio.Task[tuple[str, Answer]]] = set()
         while True:
             free = endpoint.max_connections - len(pending)

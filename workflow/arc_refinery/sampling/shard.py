@@ -24,6 +24,7 @@ from arc_refinery.sampling.checks import ADAPTER_WEIGHTS
 logger = logging.getLogger(__name__)
 
 Entry = dict[str, Any]
+Compute = Callable[[Sequence[Entry], Report], Iterator[Entry]]  # gets the earlier entries, yields the others
 
 
 def check_shard(shard: int, n_shards: int) -> None:
@@ -37,7 +38,7 @@ def resumed(
     adapter: Path | None,
     n_samples: int,
     unit: str,
-    compute: Callable[[Sequence[Entry], Report], Iterator[Entry]],
+    compute: Compute,
 ) -> Iterator[Entry]:
     """Yield the entries of a job: those of an interrupted one, then what `compute` makes of the rest.
 

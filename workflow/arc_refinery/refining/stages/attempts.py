@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import compress
 from pathlib import Path
@@ -22,11 +22,9 @@ from arc_refinery.refining.prompt_files import MAKE_ROOM
 from arc_refinery.refining.prompts import begun_answer
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, open_sampler
 from arc_refinery.sampling.checks import check_answers_end, check_model
-from arc_refinery.sampling.shard import Entry, check_shard, progress_path, resumed
+from arc_refinery.sampling.shard import Compute, Entry, check_shard, progress_path, resumed
 from arc_refinery.seeding import stream_seed
 from arc_refinery.stages import Files
-
-Compute = Callable[[Sequence[Entry], Report], Iterator[Entry]]  # of `resumed`
 
 
 def sample(
@@ -98,10 +96,11 @@ def sample_shard(
     adapter does not fit or a server refuses; `ModelError` if answers would not end. `notes` get what a server says of
     itself.
     """
-    if model.is_served:
-        sampled = _asking(prompts, model, adapter, decoding)
-    else:
-        sampled = _sampling(prompts, model, adapter, decoding, tasks_per_batch)
+    compute = (
+        _asking(prompts, model, adapter, decoding)
+        if model.is_served
+        else _sampling(prompts, model, adapter, decoding, tasks_per_batch)
+    )
     settings = {
         "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
         **attempt_settings(model, decoding, tasks_per_batch),
@@ -109,16 +108,17 @@ def sample_shard(
     }
     n_attempts = sum(prompt.n_predictions for prompt in prompts)
     completions: Entry = {}
-    for entry in resumed(output, settings, adapter, n_attempts, "attempt", sampled):
+    for entry in resumed(output, settings, adapter, n_attempts, "attempt", compute):
         completions |= entry
-    if model.is_served:
+    if model.is_served:  # entries of single answers
         servers = Counter(
             (answer["address"], answer["model"], answer["fingerprint"]) for (answer,) in completions.values()
         )
-        (notes if notes is not None else {})[records.SERVED_BY] = [
-            [*server, n] for server, n in sorted(servers.items())
-        ]
-        completions = _by_prompt(prompts, completions)
+        if notes is not None:
+            notes[records.SERVED_BY] = [[*server, n] for server, n in sorted(servers.items())]
+        completions = {
+            prompt.prompt_id: [completions[attempt_id][0] for attempt_id in _attempt_ids(prompt)] for prompt in prompts
+        }
     for prompt in prompts:
         detail = domain.attempt_detail(prompt)
         own = {} if detail is None else {"detail": detail}
@@ -189,8 +189,8 @@ def _asking(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None,
         questions = [
             Question(attempt_id, prompt.messages, stream_seed(decoding.seed, "sample", attempt_id) % 2**31)
             for prompt in prompts
-            for number in range(prompt.n_predictions)
-            if (attempt_id := records.attempt_id(prompt.prompt_id, number)) not in done_ids
+            for attempt_id in _attempt_ids(prompt)
+            if attempt_id not in done_ids
         ]
         for attempt_id, answer in ask(endpoint, questions, decoding, report):
             yield {attempt_id: [asdict(answer) | {"address": endpoint.address}]}
@@ -198,14 +198,8 @@ def _asking(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None,
     return asked
 
 
-def _by_prompt(prompts: Sequence[Prompt], answers: Entry) -> Entry:
-    """Return the answers of a server by prompt."""
-    return {
-        prompt.prompt_id: [
-            answers[records.attempt_id(prompt.prompt_id, number)][0] for number in range(prompt.n_predictions)
-        ]
-        for prompt in prompts
-    }
+def _attempt_ids(prompt: Prompt) -> list[str]:
+    return [records.attempt_id(prompt.prompt_id, number) for number in range(prompt.n_predictions)]
 
 
 def request_of(prompt: Prompt, group: str, seed: int, tokenizer: Any) -> Request:

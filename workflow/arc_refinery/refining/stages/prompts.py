@@ -145,10 +145,8 @@ def demonstrations(
 
     `max_completion_length`: tokens of completion and end token, which fit into the model's window with their prompt.
     """
-    wording, renderer = (
-        wording_of(domain, model, refinement.form),
-        Renderer(model.path, enable_thinking, model.is_served),
-    )
+    wording = wording_of(domain, model, refinement.form)
+    renderer = Renderer(model.path, enable_thinking, model.is_served)
     renderer.check_texts(domain.texts(wording), model.window)
     plan = DemonstrationPlan(
         demonstrations, n_considered, refinement.include_errors, model.window, max_completion_length
