@@ -31,7 +31,7 @@ from arc_refinery.config import ModelConfig
 from arc_refinery.config.base import ADDRESS
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
-from arc_refinery.programs import CLOSED_THOUGHT, OPENED_THOUGHT
+from arc_refinery.programs import after_thought
 from arc_refinery.records import TOO_LONG
 from arc_refinery.sampling.backends import Decoding, Report
 
@@ -255,8 +255,7 @@ def _as_sent(message: Message) -> Message:
     """Return a message without thoughts: servers with a reasoning parser expect none in what the model said before."""
     if message["role"] != "assistant":
         return message
-    answer = CLOSED_THOUGHT.split(message["content"])[-1]
-    return Message(role="assistant", content=OPENED_THOUGHT.split(answer, 1)[0].lstrip("\n"))
+    return Message(role="assistant", content=after_thought(message["content"]).lstrip("\n"))
 
 
 async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any]) -> Answer:
