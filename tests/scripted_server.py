@@ -30,10 +30,10 @@ def reply(
     content: str | None,
     n_tokens: int = 5,
     finish_reason: str = "stop",
-    thought: Mapping[str, str] | None = None,
+    thought: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> dict[str, Any]:
-    """A completion; `thought` are further keys of the message, `changes` of the whole reply."""
+    """A completion; `thought` are further keys of the message, also `tool_calls`, `changes` of the whole reply."""
     return {
         "model": "served-model",
         "system_fingerprint": "fp_1",

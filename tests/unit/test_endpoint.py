@@ -74,7 +74,9 @@ def test_a_request_has_one_completion_its_own_seed_and_the_keys_of_the_config(mo
 
 
 def test_an_answer_has_the_tokens_of_its_usage_and_what_served_it() -> None:
-    assert answers_of(lambda body: reply("hello", 7)) == {"q/0": Answer("hello", 60, 7, "stop", "served-model", "fp_1")}
+    answer = answers_of(lambda body: reply("hello", 7))["q/0"]
+    assert answer == Answer({"content": "hello"}, 60, 7, "stop", answer.address, "served-model", "fp_1")
+    assert answer.text == "hello"
 
 
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
@@ -222,13 +224,18 @@ def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_doctor_asks_the_server() -> None:
     def script(body: dict[str, Any]) -> Any:
-        return reply(str(body["seed"] % 2), 128, thought={"reasoning": "hm"}) if body["model"] == "qwen" else Fault(404)
+        if body["model"] != "qwen":
+            return Fault(404)
+        call = {"id": "a", "function": {"name": "calculator", "arguments": "{}"}}
+        more = {"tool_calls": [call]} if "tools" in body else {"reasoning": "hm"}
+        return reply(str(body["seed"] % 2), 128, thought=more)
 
     with serving(script, models=["qwen"]) as server:
         good = list(checks(model(address=server.address)))
         bad = list(checks(model(address=server.address).model_copy(update={"path": "other"})))
-    assert [finding.outcome for finding in good] == ["passed"] * 4
+    assert [finding.outcome for finding in good] == ["passed"] * 5
     assert good[1].found == "a thought, then 128 tokens of `served-model`, fingerprint `fp_1`"
     assert good[2].found == "equal; another seed gives another"
+    assert good[3].found == "as the server's own tool call"
     assert (bad[0].outcome, bad[0].found) == ("failed", "no other; it has qwen")
     assert "refuses the request: 404" in bad[1].found

@@ -32,7 +32,7 @@ QUESTIONS = list(questions_of(SETS, "heldout", 0))  # four batches, the last one
 
 
 @pytest.fixture(scope="module")
-def setup() -> Iterator[EpisodeSettings]:
+def setup() -> Iterator[EpisodeSettings[ToolRenderer]]:
     sandbox = Sandbox()
     with sandbox.executor(1) as candidates, sandbox.executor(1) as graders:
         toolbox = Toolbox(("calculator",), candidates)
@@ -52,12 +52,12 @@ def setup() -> Iterator[EpisodeSettings]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(setup: EpisodeSettings, tmp_path_factory: pytest.TempPathFactory) -> list[Episode]:
+def undisturbed(setup: EpisodeSettings[ToolRenderer], tmp_path_factory: pytest.TempPathFactory) -> list[Episode]:
     return list(run_shard(QUESTIONS, setup, 0, 1, tmp_path_factory.mktemp("one") / "000.parquet"))
 
 
 @pytest.fixture(scope="module")
-def progress_of_two(setup: EpisodeSettings, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def progress_of_two(setup: EpisodeSettings[ToolRenderer], tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file that is there when the first two questions have been played."""
     output = tmp_path_factory.mktemp("two") / "000.parquet"
     list(run_shard(QUESTIONS[:2], setup, 0, 1, output))
@@ -103,7 +103,7 @@ def test_each_question_is_played_so_many_times_and_graded(undisturbed: list[Epis
     )
 
 
-def test_each_question_draws_from_its_own_stream(setup: EpisodeSettings, tmp_path: Path):
+def test_each_question_draws_from_its_own_stream(setup: EpisodeSettings[ToolRenderer], tmp_path: Path):
     twins = [replace(QUESTIONS[0], question_id=name) for name in ("a", "b", "c", "d")]
     episodes = list(run_shard(twins, setup, 0, 1, tmp_path / "000.parquet"))
     batches = [[episode.messages for episode in episodes[start : start + 4]] for start in (0, 4)]
@@ -112,7 +112,7 @@ def test_each_question_draws_from_its_own_stream(setup: EpisodeSettings, tmp_pat
 
 @pytest.mark.parametrize("n_shards", [3, 5])  # four batches: two in one shard; none in one shard
 def test_shards_give_the_same_episodes(
-    setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path, n_shards: int
+    setup: EpisodeSettings[ToolRenderer], undisturbed: list[Episode], tmp_path: Path, n_shards: int
 ):
     episodes = [
         episode
@@ -123,7 +123,7 @@ def test_shards_give_the_same_episodes(
 
 
 def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
-    setup: EpisodeSettings, undisturbed: list[Episode], tmp_path: Path
+    setup: EpisodeSettings[ToolRenderer], undisturbed: list[Episode], tmp_path: Path
 ):
     output = tmp_path / "000.parquet"
     records.write(tmp_path / "undisturbed.parquet", Episode, undisturbed, 0, {})
@@ -138,13 +138,15 @@ def test_an_interrupted_job_goes_on_and_ends_with_the_same_bytes(
     assert output.read_bytes() == (tmp_path / "undisturbed.parquet").read_bytes()
 
 
-def test_what_is_done_is_not_played_again(setup: EpisodeSettings, undisturbed: list[Episode], output: Path):
+def test_what_is_done_is_not_played_again(
+    setup: EpisodeSettings[ToolRenderer], undisturbed: list[Episode], output: Path
+):
     refuses = replace(setup, open_toolbox=fails_at(QUESTIONS[0]))
     assert list(run_shard(QUESTIONS[:2], refuses, 0, 1, output)) == undisturbed[:4]
 
 
 def test_a_tool_that_cannot_work_ends_the_job_and_what_is_done_stays(
-    setup: EpisodeSettings, undisturbed: list[Episode], output: Path, monkeypatch: pytest.MonkeyPatch
+    setup: EpisodeSettings[ToolRenderer], undisturbed: list[Episode], output: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def begin(self: Calculator, arguments: object) -> str:
         raise ToolDown("it is away")
@@ -171,7 +173,9 @@ def test_a_tool_that_cannot_work_ends_the_job_and_what_is_done_stays(
     ids=["seed", "limit on calls", "limit of the sandbox", "files", "batches", "repetitions", "tools"],
 )
 def test_progress_of_other_settings_is_forgotten(
-    setup: EpisodeSettings, output: Path, other: Callable[[EpisodeSettings], EpisodeSettings]
+    setup: EpisodeSettings[ToolRenderer],
+    output: Path,
+    other: Callable[[EpisodeSettings[ToolRenderer]], EpisodeSettings[ToolRenderer]],
 ):
     changed = replace(other(setup), open_toolbox=fails_at(QUESTIONS[0]))
     with pytest.raises(KeyboardInterrupt):
@@ -179,13 +183,13 @@ def test_progress_of_other_settings_is_forgotten(
     assert progress_path(output).read_text().count("\n") == 1
 
 
-def test_progress_on_other_questions_is_forgotten(setup: EpisodeSettings, output: Path):
+def test_progress_on_other_questions_is_forgotten(setup: EpisodeSettings[ToolRenderer], output: Path):
     other = replace(QUESTIONS[0], reference="0")
     with pytest.raises(KeyboardInterrupt):
         list(run_shard([other, QUESTIONS[1]], replace(setup, open_toolbox=fails_at(other)), 0, 1, output))
 
 
-def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(setup: EpisodeSettings, tmp_path: Path):
+def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(setup: EpisodeSettings[ToolRenderer], tmp_path: Path):
     prompts = {question.question_id: setup.renderer.ids(setup.renderer.prompt(question.text)) for question in QUESTIONS}
     longest = max(prompts, key=lambda name: len(prompts[name]))
     n_tokens = len(prompts[longest])
@@ -199,12 +203,12 @@ def test_a_prompt_that_leaves_no_room_for_an_episode_is_named(setup: EpisodeSett
 
 
 @pytest.mark.parametrize("shard", [-1, 2])
-def test_there_are_as_many_shards_as_there_are(setup: EpisodeSettings, tmp_path: Path, shard: int):
+def test_there_are_as_many_shards_as_there_are(setup: EpisodeSettings[ToolRenderer], tmp_path: Path, shard: int):
     with pytest.raises(InputError, match=rf"shard {shard} of 2: expected 0\.\.1"):
         next(run_shard(QUESTIONS, setup, shard, 2, tmp_path / "000.parquet"))
 
 
-def test_the_likeliest_token_alone_is_greedy(setup: EpisodeSettings, tmp_path: Path):
+def test_the_likeliest_token_alone_is_greedy(setup: EpisodeSettings[ToolRenderer], tmp_path: Path):
     def turns(**changes: float) -> list[tuple[str, tuple[int, ...]]]:
         generation = setup.generation.model_copy(update=changes)
         changed = replace(setup, generation=generation, n_predictions=1, questions_per_batch=4)

@@ -109,3 +109,41 @@ def test_a_killed_run_pays_no_answer_twice_and_its_report_names_the_server(
     assert "**The served model changed during the run**" in report
     run_files = [path for path in checkout.folder.rglob("*") if path.is_file() and "/.git/" not in str(path)]
     assert [path for path in run_files if KEY.encode() in path.read_bytes()] == []
+
+
+def test_a_tool_use_run_with_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = copy(tmp_path)
+    data = {"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 6, "shards": 2}
+    arms = [{"name": "plain", "tools": False}, {"name": "calls"}]
+    config = settings() | {
+        "kind": "tool-use",
+        "data": {"heldout": [data]},
+        "generation": {"max_turn_tokens": 48, "max_episode_tokens": 96},
+        "evaluation": {"n_predictions": 2, "arms": arms},
+    }
+    wanted = config.keys() - {"domain", "sampling"}
+    (checkout.folder / CONFIG).parent.mkdir()
+    (checkout.folder / CONFIG).write_text(yaml.safe_dump({key: config[key] for key in wanted}))
+
+    def script(body: dict[str, Any]) -> Any:
+        if "tools" in body and len(body["messages"]) == 1:
+            call = {"id": "a", "function": {"name": "calculator", "arguments": '{"expression": "6*7"}'}}
+            return reply(None, 9, "tool_calls", {"tool_calls": [call]})
+        return reply(f"#### {body['messages'][-1]['content'] if 'tools' in body else 1}")
+
+    with serving(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.address)
+        monkeypatch.setenv("SOME_KEY", KEY)
+        done = checkout.run(*RUN)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert server.most_inside <= N_CONNECTIONS
+    assert len(server.asked) == 12 + 2 * 12
+    episodes = [
+        episode
+        for path in sorted((checkout.folder / FOLDER).glob("sums/calls/*.parquet"))
+        for episode in records.read(path, records.Episode)
+    ]
+    assert [episode.answer for episode in episodes] == ["42"] * 12
+    report = (checkout.folder / FOLDER).with_suffix(".md").read_text()
+    assert f"`served-model` at {server.address}, fingerprint `fp_1` (36 answers)" in report
+    assert "Which tokens carry loss" not in report

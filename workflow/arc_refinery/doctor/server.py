@@ -15,8 +15,11 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.sampling.backends import Decoding, no_report
 from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
+from arc_refinery.tool_use.calls.formats.protocol import OPEN_CALL
+from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 QUESTION = Message(role="user", content="Write a Python function that counts the vowels of a text.")
+SUM = "What is 4817 * 9236? Use the calculator."
 DECODING = Decoding(temperature=1.0, top_p=1.0, max_output_tokens=128)
 MOST_NAMED = 5
 N_TRIES = 4
@@ -24,7 +27,13 @@ N_TRIES = 4
 
 def checks(model: ModelConfig) -> Iterator[Finding]:
     """Check that the server has the model and answers; say whether it repeats answers, thinks, and how fast it is."""
-    names = ("the server has the model", "the server answers", "equal seeds give equal answers", "tokens per second")
+    names = (
+        "the server has the model",
+        "the server answers",
+        "equal seeds give equal answers",
+        "the model calls a tool",
+        "tokens per second",
+    )
     try:
         endpoint = replace(Endpoint.of(model), n_tries=N_TRIES)
         yield _listed(names[0], endpoint)
@@ -39,9 +48,10 @@ def checks(model: ModelConfig) -> Iterator[Finding]:
         yield Finding(
             names[2], "passed", f"{equal}; another seed gives {'the same' * (other.text == again.text) or 'another'}"
         )
+        yield _calling(names[3], endpoint)
         many, together = _asked(endpoint, list(range(3, 3 + model.max_connections)))
         rates = [first.n_tokens / alone, sum(answer.n_tokens for answer in many) / together]
-        yield Finding(names[3], "passed", f"{rates[0]:.0f} with 1 request, {rates[1]:.0f} with {len(many)} at a time")
+        yield Finding(names[4], "passed", f"{rates[0]:.0f} with 1 request, {rates[1]:.0f} with {len(many)} at a time")
     except InputError as error:
         yield Finding(names[1], "failed", str(error), "correct model.address, model.path or the key; is the server up?")
 
@@ -52,6 +62,20 @@ def _asked(endpoint: Endpoint, seeds: list[int]) -> tuple[list[Answer], float]:
     started = time.monotonic()
     answers = dict(ask(endpoint, questions, DECODING, no_report))
     return [answers[str(seed)] for seed in seeds], time.monotonic() - started
+
+
+def _calling(check: str, endpoint: Endpoint) -> Finding:
+    toolbox = Toolbox(("calculator",))
+    asked = Question("sum", [Message(role="user", content=SUM)], 1, {"tools": toolbox.schemas})
+    try:
+        ((_, answer),) = ask(endpoint, [asked], DECODING, no_report)
+    except InputError as error:  # a server may refuse tools, which refining does not need
+        return Finding(check, "not applicable", str(error))
+    if "tool_calls" in answer.message:
+        return Finding(check, "passed", "as the server's own tool call")
+    if OPEN_CALL in answer.text:
+        return Finding(check, "passed", "in its text: set generation.call_format, or a parser of calls at the server")
+    return Finding(check, "passed", "no: it was asked for a product with a calculator at hand, and wrote none")
 
 
 def _listed(check: str, endpoint: Endpoint) -> Finding:

@@ -16,7 +16,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -88,20 +89,38 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class Question:
     question_id: str
-    messages: Sequence[Message]
+    messages: Sequence[Message | Mapping[str, Any]]
     seed: int
+    more: Mapping[str, Any] = field(default_factory=dict)  # keys of this request, such as `tools`
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """An answer; empty, with the reason `too_long`, if the server has no room for the prompt and an answer."""
 
-    text: str  # a thought in <think> tags, then the answer
+    message: Mapping[str, Any]  # as the server gave it: content, thought, calls of tools
     n_prompt_tokens: int
     n_tokens: int  # including those of a thought
     finish_reason: str  # "stop", "length" if it was cut, TOO_LONG, or what else the server says
+    address: str
     model: str
     fingerprint: str
+
+    @property
+    def text(self) -> str:
+        """A thought in <think> tags, then the answer."""
+        content: str = self.message.get("content", "")
+        thought: str = self.message.get("reasoning_content") or self.message.get("reasoning", "")
+        if not thought:
+            return content
+        is_closed = content or "tool_calls" in self.message
+        return f"<think>\n{thought.strip()}" + (f"\n</think>\n\n{content}" if is_closed else "")
+
+
+def served_by(answers: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
+    """Return who gave answers, as the note `served_by` says it; each is the dictionary of an `Answer`."""
+    servers = Counter((answer["address"], answer["model"], answer["fingerprint"]) for answer in answers)
+    return [[*server, n] for server, n in sorted(servers.items())]
 
 
 class _Usage(BaseModel):
@@ -109,10 +128,21 @@ class _Usage(BaseModel):
     completion_tokens: NonNegativeInt
 
 
+class _Function(BaseModel, extra="allow"):
+    name: str = ""
+    arguments: str | dict[str, Any] | None = None
+
+
+class _Call(BaseModel, extra="allow"):  # Gemini wants its signature of a call back
+    id: str | None = None
+    function: _Function
+
+
 class _Message(BaseModel):
     content: str | None = None
     reasoning_content: str | None = None  # DeepSeek, llama.cpp, SGLang
     reasoning: str | None = None  # vLLM, ollama, OpenRouter
+    tool_calls: list[_Call] | None = None
 
 
 class _Choice(BaseModel):
@@ -234,6 +264,7 @@ async def _request(
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
         "seed": question.seed,
+        **question.more,
         **endpoint.extra_body,
     }
     sent = {key: value for key, value in body.items() if value is not None}
@@ -251,11 +282,11 @@ async def _request(
         return answer
 
 
-def _as_sent(message: Message) -> Message:
+def _as_sent(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message without thoughts: servers with a reasoning parser expect none in what the model said before."""
     if message["role"] != "assistant":
         return message
-    return Message(role="assistant", content=after_thought(message["content"]).lstrip("\n"))
+    return {**message, "content": after_thought(message["content"]).lstrip("\n")}
 
 
 async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any]) -> Answer:
@@ -268,11 +299,11 @@ async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mappin
         raise _TryAgain(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from None
     status = response.status_code
     if status == 200:
-        return _read(response)
+        return _read(response, endpoint.address)
     words = _words(response).replace(endpoint.key or "\0", "[key]")
     if status in (400, 413, 422) and _TOO_LONG.search(response.text):
         logger.warning("%s: %s", endpoint.address, words)
-        return Answer("", 0, 0, TOO_LONG, "", "")
+        return Answer({}, 0, 0, TOO_LONG, endpoint.address, "", "")
     if (status in (408, 409, 425, 429) or status >= 500) and _NO_CREDIT not in response.text:
         raise _TryAgain(f"{status} {words}", _retry_after(response.headers.get("Retry-After", "")))
     hints = {
@@ -282,7 +313,7 @@ async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mappin
     raise InputError(f"{endpoint.address}: refuses the request: {status} {words}. {hints.get(status, '')}".rstrip())
 
 
-def _read(response: httpx.Response) -> Answer:
+def _read(response: httpx.Response, address: str) -> Answer:
     try:
         reply = _Reply.model_validate_json(response.content)
     except ValidationError as error:
@@ -290,14 +321,12 @@ def _read(response: httpx.Response) -> Answer:
         where = ".".join(map(str, fault["loc"])) or "JSON"
         raise _TryAgain(f"an answer that is not one of a chat completion: {where}: {fault['msg']}") from None
     choice = reply.choices[0]
-    content = choice.message.content or ""
-    if thought := choice.message.reasoning_content or choice.message.reasoning or "":
-        content = f"<think>\n{thought.strip()}" + (f"\n</think>\n\n{content}" if content else "")
     return Answer(
-        content,
+        {key: value for key, value in choice.message.model_dump().items() if value},
         reply.usage.prompt_tokens,
         reply.usage.completion_tokens,
         choice.finish_reason or "",
+        address,
         reply.model,
         reply.system_fingerprint or "",
     )

@@ -3,7 +3,7 @@
 Progress is JSON lines in a file that no Snakemake rule declares, because Snakemake deletes the outputs of failed jobs:
 
     {"settings": "5f0c..."}                        hash of everything that affects the entries
-    {"mirror/turn1-000": [{"text": ...}, ...]}     an entry: what was sampled together
+    {"mirror/turn1-000": [{"text": ...}, ...]}     an entry: what was sampled together; a part of a sample is no list
 """
 
 import json
@@ -76,7 +76,7 @@ def resumed(
 
 
 def _n_samples(entry: Entry) -> int:
-    return sum(map(len, entry.values()))
+    return sum(len(samples) for samples in entry.values() if isinstance(samples, list))
 
 
 class Progress:

@@ -31,7 +31,7 @@ from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Conversation, Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
-from arc_refinery.tool_use.calls.formats import CALL_FORMAT
+from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
@@ -42,6 +42,7 @@ from arc_refinery.training.job import train as train_in_processes
 
 if TYPE_CHECKING:
     from arc_refinery.tool_use.episodes.rendering import ToolRenderer
+    from arc_refinery.tool_use.episodes.served import ServedRenderer
     from arc_refinery.tool_use.training.environment import ToolEnvironment
 
 STAGES = ("questions", "conversations", "episodes")
@@ -152,7 +153,18 @@ class Offer:
         _ = renderer.stop_id  # raises if the model has no such token
         renderer = with_call_format(renderer, limits.call_format)
         renderer.check()
+        return renderer, self._opener(renderer.call_format, executor)
+
+    def open_served(self, executor: Executor) -> tuple["ServedRenderer", Callable[[Question], Toolbox]]:
+        """Return the same for a model that a server renders."""
+        from arc_refinery.tool_use.episodes.served import ServedRenderer
+
+        renderer = ServedRenderer.of(self.generation, Toolbox(self.tools))
+        return renderer, self._opener(renderer.call_format, executor)
+
+    def _opener(self, call_format: CallFormat, executor: Executor) -> Callable[[Question], Toolbox]:
         check_own_tools(self._all(), executor)
+        limits = self.generation
 
         def open_toolbox(question: Question) -> Toolbox:
             return Toolbox(
@@ -161,10 +173,10 @@ class Offer:
                 self.files and self.files / question.question_id,
                 limits.max_result_chars,
                 limits.max_calls_per_turn,
-                renderer.call_format,
+                call_format,
             )
 
-        return renderer, open_toolbox
+        return open_toolbox
 
 
 def conversations(
@@ -322,13 +334,15 @@ def episodes(
     """Run and grade episodes on a shard of questions; an interrupted job resumes."""
     from arc_refinery.sampling.checks import check_model
     from arc_refinery.sampling.shard import progress_path
-    from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
+    from arc_refinery.tool_use.episodes import rollout, served
 
-    check_model(model, adapter)
+    if not model.is_served:
+        check_model(model, adapter)
     offer = Offer(generation, tools, modules_of_python, files=files)
     with _two(sandbox, n_jobs, offer.modules()) as executors:
-        renderer, open_toolbox = offer.open(model.path, executors[0])
-        setup = EpisodeSettings(
+        opened = offer.open_served(executors[0]) if model.is_served else offer.open(model.path, executors[0])
+        renderer, open_toolbox = opened
+        setup: rollout.EpisodeSettings[Any] = rollout.EpisodeSettings(
             model=model,
             adapter=adapter,
             generation=generation,
@@ -341,8 +355,10 @@ def episodes(
             questions_per_batch=questions_per_batch,
             seed=seed,
         )
-        sampled = run_shard(list(records.read(questions, Question)), setup, shard, n_shards, output)
-        settings, notes = setup.settings() | {"lora_path": adapter}, {CALL_FORMAT: renderer.call_format.name}
+        notes: dict[str, Any] = {CALL_FORMAT: renderer.call_format.name}
+        of_shard = (list(records.read(questions, Question)), setup, shard, n_shards, output)
+        sampled = served.run_shard(*of_shard, notes) if model.is_served else rollout.run_shard(*of_shard)
+        settings = setup.settings() | {"lora_path": adapter}
         records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])
     progress_path(output).unlink()
 

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import compress
@@ -111,11 +110,10 @@ def sample_shard(
     for entry in resumed(output, settings, adapter, n_attempts, "attempt", compute):
         completions |= entry
     if model.is_served:  # entries of single answers
-        servers = Counter(
-            (answer["address"], answer["model"], answer["fingerprint"]) for (answer,) in completions.values()
-        )
+        from arc_refinery.sampling.endpoint import served_by
+
         if notes is not None:
-            notes[records.SERVED_BY] = [[*server, n] for server, n in sorted(servers.items())]
+            notes[records.SERVED_BY] = served_by(answer for (answer,) in completions.values())
         completions = {
             prompt.prompt_id: [completions[attempt_id][0] for attempt_id in _attempt_ids(prompt)] for prompt in prompts
         }
@@ -193,7 +191,7 @@ def _asking(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None,
             if attempt_id not in done_ids
         ]
         for attempt_id, answer in ask(endpoint, questions, decoding, report):
-            yield {attempt_id: [asdict(answer) | {"address": endpoint.address}]}
+            yield {attempt_id: [asdict(answer) | {"text": answer.text}]}
 
     return asked
 

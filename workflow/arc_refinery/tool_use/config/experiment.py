@@ -171,7 +171,8 @@ class Generation(Strict):
     )
     call_format: CallFormatName = Field(
         "auto",
-        description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does.",
+        description="How the model writes tool calls (docs/tool-use.md); `auto`: as its chat template does. For a "
+        "server, `auto` gives it the tools; with a format, the system message describes them.",
     )
     system: Text = Field("", description="System message before each question; empty: none.")
     # training samples with keys of its own
@@ -407,12 +408,14 @@ class ToolUse(Compared[ToolArm]):
         return None if name == "none" else name
 
     @model_validator(mode="after")
-    def _tokens_are_sampled_here(self) -> Self:
+    def _a_server_is_asked_what_it_can(self) -> Self:
         if self.model.is_served:
-            raise ValueError(
-                f"model.backend is {self.model.backend}, but tool use samples tokens, which servers do not give; set "
-                "another backend"
-            )
+            for key in ("enable_thinking", "stop_token", "top_k"):
+                if getattr(self.generation, key) != Generation.model_fields[key].default:
+                    raise ValueError(
+                        f"generation.{key}: the chat template is the server's, and it samples; remove it, and set what "
+                        "its documentation says in model.extra_body"
+                    )
         return self
 
     @model_validator(mode="after")

@@ -11,9 +11,10 @@ stop token added to a turn without one:
     1     14  <think>\\n6 hats.\\n</think>\\n\\n#### 6<|im_end|>
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeVar
 
 from arc_refinery.records.tool_use import Call, Ending, EpisodeMessage
 from arc_refinery.tool_use.calls.turns import ParsedTurn
@@ -28,7 +29,7 @@ SampleTurns = Callable[[list[list[int]]], tuple[Sequence[list[int]], Sequence[Lo
 
 @dataclass(slots=True)
 class Rollout:
-    """One episode in progress."""
+    """One episode in progress; a server's has no ids."""
 
     prompt_ids: list[int]
     toolbox: Toolbox
@@ -46,9 +47,21 @@ class Rollout:
         return sum(result.fault != "too_many" for result in self.results)
 
     @property
+    def n_prompt_tokens(self) -> int:
+        return len(self.prompt_ids)
+
+    @property
+    def n_sampled(self) -> int:
+        """Number of tokens that the model wrote."""
+        return sum(self.mask)
+
+    @property
     def last_turn(self) -> str:
         """The turn to grade; empty unless the episode ended with an answer."""
         return self.messages[-1].content if self.ending == "answer" else ""
+
+
+R = TypeVar("R", bound=Rollout)
 
 
 def calls_by_turn(messages: Sequence[EpisodeMessage], calls: Iterable[Call]) -> list[list[Call]]:
@@ -79,17 +92,33 @@ def run_episodes(
             _add_turn(episode, ids, None if logprobs is None else logprobs[index], renderer, limits, ends)
             for index, (episode, ids) in enumerate(zip(running, sampled, strict=True))
         ]
-        calling = [(episode, turn) for episode, turn in zip(running, turns, strict=True) if episode.ending is None]
-        if calling:
-            results = answer_all(
-                [(episode.toolbox, turn, limits.max_calls - episode.n_counted) for episode, turn in calling]
-            )
-            for (episode, _), results_of_turn in zip(calling, results, strict=True):
-                episode.failure = next((result.failure for result in results_of_turn if result.failure), "")
-                if episode.failure:
-                    episode.ending = "failed"
-                else:
-                    _add_results(episode, results_of_turn, renderer, limits)
+        for episode, results in results_of_calls(running, turns, limits):
+            _add_results(episode, results, renderer, limits)
+
+
+def results_of_calls(
+    episodes: Sequence[R], turns: Sequence[ParsedTurn], limits: Generation
+) -> Iterator[tuple[R, list[CallResult]]]:
+    """Run the calls of the episodes that go on; yield these with their results, except those of which a tool failed."""
+    calling = [(episode, turn) for episode, turn in zip(episodes, turns, strict=True) if episode.ending is None]
+    if not calling:
+        return
+    results = answer_all([(episode.toolbox, turn, limits.max_calls - episode.n_counted) for episode, turn in calling])
+    for (episode, _), results_of_turn in zip(calling, results, strict=True):
+        episode.failure = next((result.failure for result in results_of_turn if result.failure), "")
+        if episode.failure:
+            episode.ending = "failed"
+        else:
+            episode.results += results_of_turn
+            yield episode, results_of_turn
+
+
+def end_of_turn(episode: Rollout, turn: ParsedTurn, has_ended: bool, limits: Generation) -> None:
+    """End an episode after a turn without calls, or with calls although a result said that none are left."""
+    if not turn.calls:
+        episode.ending = "answer" if has_ended else "truncated"
+    elif episode.n_counted > limits.max_calls:
+        episode.ending = "calls"
 
 
 def _add_turn(
@@ -100,23 +129,19 @@ def _add_turn(
     limits: Generation,
     ends: frozenset[int],
 ) -> ParsedTurn:
-    """Add one turn; the episode continues if the turn has calls and no earlier result said that none are left."""
+    """Add one turn."""
     room = min(limits.max_turn_tokens, limits.max_episode_tokens - len(episode.completion_ids))
     ids = ids[:room]
     _extend(episode, ids, None if logprobs is None else logprobs[:room], is_sampled=True)
     text = renderer.text_of_turn(ids)
     turn = renderer.parse(text)
     episode.messages.append(EpisodeMessage("assistant", text))
-    if not turn.calls:
-        episode.ending = "answer" if ids[-1] in ends else "truncated"
-    elif episode.n_counted > limits.max_calls:
-        episode.ending = "calls"
+    end_of_turn(episode, turn, ids[-1] in ends, limits)
     return turn
 
 
 def _add_results(episode: Rollout, results: list[CallResult], renderer: ToolRenderer, limits: Generation) -> None:
     """Add the results of a turn's calls, if there is room for them and another turn."""
-    episode.results += results
     texts = [renderer.masked(result.text) for result in results]
     ids = renderer.ids(renderer.results(texts))
     if episode.completion_ids[-1] != renderer.stop_id:

@@ -6,7 +6,7 @@ Batches are the same for any number of shards, because padding changes the order
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from arc_refinery import records
 from arc_refinery.config import TUNING, ModelConfig, Sandbox, marked
@@ -23,14 +23,22 @@ from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
+class _Offers(Protocol):
+    @property
+    def schemas(self) -> Sequence[dict[str, Any]]: ...
+
+
+Renderer = TypeVar("Renderer", bound=_Offers)
+
+
 @dataclass(frozen=True, slots=True)
-class EpisodeSettings:
+class EpisodeSettings(Generic[Renderer]):
     """Everything that determines an episode: model, adapter, tools, limits, seed."""
 
     model: ModelConfig
     adapter: Path | None
     generation: Generation
-    renderer: ToolRenderer
+    renderer: Renderer
     open_toolbox: Callable[[Question], Toolbox]
     executors: tuple[Executor, Executor]  # run programs; compare their values
     sandbox: Sandbox  # their limits
@@ -54,7 +62,7 @@ class EpisodeSettings:
 
 
 def run_shard(
-    questions: Sequence[Question], setup: EpisodeSettings, shard: int, n_shards: int, output: Path
+    questions: Sequence[Question], setup: EpisodeSettings[ToolRenderer], shard: int, n_shards: int, output: Path
 ) -> Iterator[Episode]:
     """Yield the episodes of every `n_shards`-th batch, from batch `shard`; progress is kept next to `output`."""
     check_shard(shard, n_shards)
@@ -87,7 +95,7 @@ def run_shard(
 
 
 def _run_batch(
-    batch: Sequence[Question], prompts: Mapping[str, list[int]], setup: EpisodeSettings, sampler: Sampler
+    batch: Sequence[Question], prompts: Mapping[str, list[int]], setup: EpisodeSettings[ToolRenderer], sampler: Sampler
 ) -> list[Episode]:
     questions = [question for question in batch for _ in range(setup.n_predictions)]
     rollouts = [Rollout(list(prompts[question.question_id]), setup.open_toolbox(question)) for question in questions]
@@ -105,6 +113,14 @@ def _run_batch(
         return sampler.sample_turns(contexts, seeds), None
 
     run_episodes(rollouts, sample, setup.renderer, setup.generation, sampler.ends)
+    numbers = [number % setup.n_predictions for number in range(len(rollouts))]
+    return graded(rollouts, questions, numbers, setup)
+
+
+def graded(
+    rollouts: Sequence[Rollout], questions: Sequence[Question], numbers: Sequence[int], setup: EpisodeSettings[Any]
+) -> list[Episode]:
+    """Return the records of ended episodes, `numbers` of their questions; raises `InputError` if a tool failed."""
     for question, rollout in zip(questions, rollouts, strict=True):
         if rollout.ending == "failed":
             raise InputError(f"question {question.question_id}: {rollout.failure}")
@@ -112,7 +128,7 @@ def _run_batch(
     grades = grade_episodes(turns, questions, *setup.executors, setup.renderer.call_format)
     return [
         Episode(
-            episode_id=records.attempt_id(question.question_id, number % setup.n_predictions),
+            episode_id=records.attempt_id(question.question_id, number),
             question_id=question.question_id,
             model=setup.model.path,
             adapter=str(setup.adapter or ""),
@@ -124,10 +140,10 @@ def _run_batch(
             completion_ids=tuple(rollout.completion_ids),
             mask=tuple(rollout.mask),
             ending=str(rollout.ending),
-            n_prompt_tokens=len(rollout.prompt_ids),
-            n_tokens=sum(rollout.mask),
+            n_prompt_tokens=rollout.n_prompt_tokens,
+            n_tokens=rollout.n_sampled,
             answer=grade.answer,
             reward=grade.reward,
         )
-        for number, (question, rollout, grade) in enumerate(zip(questions, rollouts, grades, strict=True))
+        for number, question, rollout, grade in zip(numbers, questions, rollouts, grades, strict=True)
     ]

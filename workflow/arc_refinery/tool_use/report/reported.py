@@ -77,7 +77,8 @@ class Reported(kind.Reported):
             trained = f"Trained on {names} by {methods}."
             if len(experiment.trained) > 1:
                 trained += f" Trainings: {', '.join(f'`{name}`' for name in experiment.trained)}."
-        verbs = "thinks, calls tools" if experiment.generation.enable_thinking else "calls tools"
+        is_thinking = experiment.generation.enable_thinking and not experiment.model.is_served  # a server may do either
+        verbs = "thinks, calls tools" if is_thinking else "calls tools"
         return (
             f"`{experiment.model.path}` {verbs}, reads their results, and answers. {trained} Rows are *arms*: the "
             "model with one adapter (the weights that a training adds), with or without tools. A task is a question, "
@@ -111,5 +112,7 @@ class Reported(kind.Reported):
         return provenance.left_out(lines, "All questions were used.")
 
     def sections(self, metrics: Mapping[tuple[str, str], pd.DataFrame], files: Attachments) -> list[str]:
+        if self.experiment.model.is_served:
+            return []  # it gives no tokens
         evaluated = (self.results(name) for name in self.experiment.set_names)
         return folded_section("Tokens of one episode", mask_section(self.experiment, self.folder, files, evaluated))
