@@ -82,6 +82,11 @@ TOOL_USE: dict[str, Changes] = {
     "vLLM": {"model.backend": "vllm", "training.grpo.sampler": "vllm-colocate"},
     "more steps": {"training.grpo.save_steps": 6},
     "advantages of completions": {"training.grpo.advantage": "group"},
+    "served": {
+        "model": {"path": "m", "backend": "endpoint", "window": 1024, "extra_body": {"effort": "low"}},
+        "training": None,
+        "evaluation.arms": [{"name": "calls"}, {"name": "plain", "tools": False}],
+    },
 }
 
 

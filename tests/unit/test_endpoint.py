@@ -1,17 +1,21 @@
 """A model behind an address: what is sent, what is read of an answer, and servers that fail."""
 
+import json
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from scripted_server import Fault, Script, reply, serving
 
+from arc_refinery import records
 from arc_refinery.config import ModelConfig
 from arc_refinery.doctor.server import checks
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
+from arc_refinery.records import Prompt
 from arc_refinery.sampling import endpoint as endpoint_module
 from arc_refinery.sampling.backends import Decoding, no_report
 from arc_refinery.sampling.endpoint import Answer, Endpoint, Gate, Question, ask
@@ -209,6 +213,24 @@ def test_answers_come_while_others_are_awaited() -> None:
         next(stopped)
         stopped.close()  # as a job that fails while it writes an answer
     assert len(server.asked) <= 5 + 5
+
+
+def test_a_run_asks_nothing_more_at_its_limit_of_tokens(tmp_path: Path) -> None:
+    progress = tmp_path / "set/turn1/attempts/.progress/000.jsonl"
+    progress.parent.mkdir(parents=True)
+    done = asdict(Answer({}, 60, 5, "stop", "there", "m", ""))
+    episode = {"n_prompt_tokens": 60, "n_tokens": 5}  # of answers that are counted already
+    lines = [{"settings": "x"}, {"a": [done]}, {"b turn 1": done}, {"b": [episode]}]
+    progress.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "\0\0\n")
+    finished = tmp_path / "set/turn2/000.parquet"
+    finished.parent.mkdir()
+    records.write(finished, Prompt, [], 0, {}, lambda: {records.SERVED_BY: [["there", "m", "", 2, 120, 10]]})
+    with serving(lambda body: reply("x")) as server:  # 65 tokens each
+        limited = Endpoint.of(model(address=server.address, max_tokens_total=260 + 65 + 1, max_connections=1), tmp_path)
+        with pytest.raises(InputError, match=r"the answers so far have 390 tokens, and model\.max_tokens_total is 326"):
+            list(ask(limited, questions(5), DECODING, no_report))
+    assert len(server.asked) == 2
+    assert (limited.allowance.total, limited.allowance.left) == (326, -64)
 
 
 def test_an_address_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from pydantic.fields import FieldInfo
 from arc_refinery import cli, jobs
 from arc_refinery.cli.command import rules_for
 from arc_refinery.config import (
-    BACKENDS,
     REPORT,
     TUNING,
     ConfigError,
@@ -49,6 +48,7 @@ VALUES: dict[str, list[Any]] = {
     "arms": [["refine-base", "independent"]],
     "address": ["http://other/v1"],
     "key_variable": ["OTHER_KEY"],
+    "prices": [{"prompt": 0.15, "completion": 0.6}],
     "extra_body": [{"effort": "high"}],
     "colors": [[f"colour-{n}" for n in range(10)]],
     "compare": [["small", "other"]],
@@ -80,8 +80,6 @@ READ_BY = {
         for name in Needs.model_fields
     },
 }
-
-OF_SERVERS = {f"model.{name}" for name in BACKENDS["endpoint"].keys}  # which tool use refuses
 
 
 class Planned(NamedTuple):
@@ -172,7 +170,7 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
                     against_its_mark.add(key)
                 break
     assert against_its_mark == set()
-    assert places - with_effect - sections - READ_BY.keys() == (OF_SERVERS if base == TOOLS else set())
+    assert places - with_effect - sections - READ_BY.keys() == set()
 
 
 @pytest.mark.parametrize("key", READ_BY)

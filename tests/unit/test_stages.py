@@ -37,7 +37,7 @@ from arc_refinery.tool_use import jobs as tool_use
 from arc_refinery.tool_use.config import Generation, HeldoutQuestions, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
-OF_A_SAMPLER = OF_VLLM | {"address", "key_variable", "max_connections"}
+OF_A_SAMPLER = OF_VLLM | {"address", "key_variable", "max_connections", "prices", "max_tokens_total"}
 OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
 
 
@@ -184,6 +184,7 @@ def test_what_changes_no_result_is_given_beside() -> None:
     experiment = validate_experiment(content, "mine.yaml", ArcExperiment)
     of_vllm = {"gpu_memory_utilization": 0.7, "kv_cache_gb": None}
     of_server = {"address": None, "key_variable": "OPENAI_API_KEY", "max_connections": 16}
+    of_server |= {"prices": None, "max_tokens_total": None}
     assert tuning_of(refining.sample(experiment, "heldout", "turn1")) == {"model": of_vllm | of_server}
     assert tuning_of(jobs.sft(experiment, "sft")) == {"sft": {"save_steps": 2}}
     assert tuning_of(jobs.train(experiment, "trained"))["grpo"] == of_vllm | {

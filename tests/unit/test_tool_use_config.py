@@ -87,6 +87,13 @@ def nothing_trained(content: Content) -> None:
     del content["training"]
 
 
+def served(content: Content, **generation: Any) -> None:
+    nothing_trained(content)
+    content["evaluation"]["arms"] = [{"name": "calls"}, {"name": "plain", "tools": False}]
+    content["model"] = {"path": "m", "backend": "endpoint", "window": 512}
+    content["generation"].update(generation)
+
+
 # the key that the message begins with, and what else it names
 WRONG: dict[str, tuple[Change, str]] = {
     "misspelt key": (lambda c: c["generation"].update(max_call=3), "generation.max_call"),
@@ -95,6 +102,12 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["data"]["heldout"][0].update(shard=2),
         "data.heldout.0.shard",
     ),
+    "no thoughts at a server": (
+        lambda c: served(c, enable_thinking=False),
+        "generation.enable_thinking server's model.extra_body",
+    ),
+    "other ends at a server": (lambda c: served(c, stop_token="</s>"), "generation.stop_token server's"),
+    "top_k at a server": (lambda c: served(c, top_k=20), "generation.top_k server's"),
     "no held-out set": (lambda c: c["data"].update(heldout=[]), "data.heldout"),
     "generated texts": (lambda c: train(c, form="text"), "data.train.0 generator text file"),
     "generator that is not told how many": (

@@ -102,7 +102,7 @@ def test_a_call_of_the_server_is_run_and_its_result_sent_back(played: Any) -> No
         {"role": "assistant", "content": "", "reasoning_content": "two times three", "tool_calls": [PRODUCT]},
         {"role": "tool", "tool_call_id": "a1", "content": "6"},
     ]
-    assert [(model, n) for _, model, _, n in notes[records.SERVED_BY]] == [("served-model", 2)]
+    assert [row[1:] for row in notes[records.SERVED_BY]] == [["served-model", "fp_1", 2, 120, 24]]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_an_interrupted_shard_asks_for_no_answer_twice(played: Any) -> None:
     assert [episode.episode_id for episode in episodes] == [f"sums/1/{number:03d}" for number in range(8)]
     assert all(episode.reward == 1.0 for episode in episodes)
     assert sum(answered.values()) - len(answered) <= N_CONNECTIONS  # what was under way
-    assert sum(n for *_, n in notes[records.SERVED_BY]) == sum(
+    assert sum(row[3] for row in notes[records.SERVED_BY]) == sum(
         message.role == "assistant" for episode in episodes for message in episode.messages
     )
     assert played(script, n=8)[:2] == (episodes, [])  # all is known

@@ -31,6 +31,7 @@ def settings() -> dict[str, Any]:
             "backend": "endpoint",
             "key_variable": "SOME_KEY",
             "max_connections": N_CONNECTIONS,
+            "prices": {"prompt": 1000, "completion": 20_000},
             "window": 512,
         },
         "sampling": {"batch_size": 2, "max_output_tokens": 48},
@@ -121,6 +122,7 @@ def test_a_tool_use_run_with_a_server(tmp_path: Path, monkeypatch: pytest.Monkey
         "generation": {"max_turn_tokens": 48, "max_episode_tokens": 96},
         "evaluation": {"n_predictions": 2, "arms": arms},
     }
+    config["model"]["max_tokens_total"] = 1000
     wanted = config.keys() - {"domain", "sampling"}
     (checkout.folder / CONFIG).parent.mkdir()
     (checkout.folder / CONFIG).write_text(yaml.safe_dump({key: config[key] for key in wanted}))
@@ -134,7 +136,13 @@ def test_a_tool_use_run_with_a_server(tmp_path: Path, monkeypatch: pytest.Monkey
     with serving(script) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.address)
         monkeypatch.setenv("SOME_KEY", KEY)
-        done = checkout.run(*RUN)
+        ended = checkout.run(*RUN)
+        assert ended.returncode == 1
+        assert (
+            "model.max_tokens_total is 1,000: raise it, and the same command continues" in ended.stdout + ended.stderr
+        )
+        assert 1000 / 69 <= len(server.asked) <= 1000 / 65 + N_CONNECTIONS
+        done = checkout.run(*RUN, "--config", "model={max_tokens_total: 10000}")
         assert done.returncode == 0, done.stdout + done.stderr
     assert server.most_inside <= N_CONNECTIONS
     assert len(server.asked) == 12 + 2 * 12
@@ -146,4 +154,7 @@ def test_a_tool_use_run_with_a_server(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [episode.answer for episode in episodes] == ["42"] * 12
     report = (checkout.folder / FOLDER).with_suffix(".md").read_text()
     assert f"`served-model` at {server.address}, fingerprint `fp_1` (36 answers)" in report
+    n_written = 12 * 9 + 24 * 5
+    cost = (36 * 60 * 1000 + n_written * 20_000) / 1e6
+    assert f"It read 2,160 tokens and wrote {n_written}, which cost {cost:.2f} at the config's prices" in report
     assert "Which tokens carry loss" not in report

@@ -130,5 +130,11 @@ def sampling_model(experiment: Experiment) -> Part:
     return Part(local(experiment), {"revision"} | marked(type(experiment.model), PROMPTS))
 
 
+def paid_in(experiment: Experiment) -> dict[str, str]:
+    """The folder with the answers of a run that a server is asked for; what it has used changes no result."""
+    is_limited = experiment.model.max_tokens_total is not None
+    return {"run": f"results/{experiment.experiment}"} if is_limited else {}
+
+
 def local(experiment: Experiment, **changes: Any) -> ModelConfig:
     return experiment.model.model_copy(update={"path": model_path(experiment), "revision": None, **changes})

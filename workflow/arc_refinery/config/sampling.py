@@ -14,6 +14,7 @@ from arc_refinery.config.base import (
     Address,
     Gigabytes,
     Line,
+    NonNegativeFloat,
     OfMemory,
     PositiveInt,
     Strict,
@@ -53,12 +54,20 @@ BACKENDS: Mapping[BackendName, Backend] = {
     ),
     "endpoint": Backend(
         "a server",
-        keys=("address", "key_variable", "max_connections", "extra_body"),
+        keys=("address", "key_variable", "max_connections", "extra_body", "prices", "max_tokens_total"),
         refused=dict.fromkeys(
             ("revision", "use_4bit_quantization", "tensor_parallel_size"), "the server has the weights"
         ),
     ),
 }
+
+
+class Prices(Strict):
+    prompt: NonNegativeFloat = Field(description="Of a million tokens that the model reads.")
+    completion: NonNegativeFloat = Field(description="Of a million tokens that it writes.")
+
+    def of(self, n_prompt_tokens: int, n_tokens: int) -> float:
+        return (self.prompt * n_prompt_tokens + self.completion * n_tokens) / 1e6
 
 
 class ModelConfig(Strict):
@@ -89,6 +98,14 @@ class ModelConfig(Strict):
         default_factory=dict,
         description="For `endpoint`: more keys of each request, such as `reasoning_effort: low`; null removes one of "
         "ours (`max_tokens`, `temperature`, `top_p`, `seed`).",
+    )
+    prices: Annotated[Prices | None, TUNING] = Field(
+        None, description="For `endpoint`: what tokens cost, in any currency; the report then says what the run cost."
+    )
+    max_tokens_total: Annotated[PositiveInt | None, TUNING] = Field(
+        None,
+        description="For `endpoint`: tokens read and written after which a run asks nothing more and ends; with a "
+        "larger number it continues.",
     )
     window: PositiveInt = Field(description="Longest prompt and completion together, in tokens.")
     dtype: Dtype = Field(

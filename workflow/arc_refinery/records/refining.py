@@ -43,7 +43,8 @@ def attempt_id(prompt_id: str, number: int) -> str:
 
 
 TOO_LONG = "too_long"  # reason of an empty answer: a server had no room for the prompt
-SERVED_BY = "served_by"  # note of answers of a server: [[address, model, fingerprint, number of answers], ...]
+# note of answers of a server: [[address, model, fingerprint, number of answers, tokens of prompts, of answers], ...]
+SERVED_BY = "served_by"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from arc_refinery.config import ATTEMPTS, GRADING, REPORT, TUNING, Lengths, marked
 from arc_refinery.config.base import PROMPTS
 from arc_refinery.config.inputs import with_local_path
-from arc_refinery.jobs import Job, Part, job, local, only, sampling_model, trained_model, without
+from arc_refinery.jobs import Job, Part, job, local, only, paid_in, sampling_model, trained_model, without
 from arc_refinery.refining import inputs as inputs
 from arc_refinery.refining.config import PromptChoice, Refinement, Refining
 from arc_refinery.refining.inputs import grpo_inputs as grpo_inputs
@@ -92,6 +92,7 @@ def _thinking(experiment: Refining) -> dict[str, Any]:
 def sample(experiment: Refining, tasks: str, branch: str) -> Job:
     return job(
         experiment,
+        paid_in(experiment),
         model=sampling_model(experiment),
         sampling=only(experiment.sampling, "max_output_tokens", "tasks_per_batch", "temperature", "top_p"),
         seed=experiment.sampled(tasks, branch).seed,

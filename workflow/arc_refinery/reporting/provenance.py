@@ -7,7 +7,6 @@ settings    model: {path: workflow/models/tiny, window: 1024}
 import json
 import os
 import subprocess
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,18 +95,23 @@ def servers(experiment: Experiment, folder: Path) -> tuple[str, str]:
     """Return a sentence on the servers that answered and a warning if they changed; empty without servers."""
     if not experiment.model.is_served:
         return "", ""
-    n_answers: Counter[tuple[str, ...]] = Counter()
+    sums: dict[tuple[str, ...], list[int]] = {}
     for path in _sampled(experiment, folder):
-        for *server, n in notes_of(path).get(records.SERVED_BY, []):
-            n_answers[tuple(server)] += n
+        for address, model, fingerprint, *counts in notes_of(path).get(records.SERVED_BY, []):
+            before = sums.setdefault((address, model, fingerprint), [0, 0, 0])
+            before[:] = map(sum, zip(before, counts, strict=True))
     listed = "; ".join(
         f"`{model or experiment.model.path}` at {address}{f', fingerprint `{fingerprint}`' * bool(fingerprint)} "
-        f"({n:,} answers)"
-        for (address, model, fingerprint), n in sorted(n_answers.items())
+        f"({counts[0]:,} answers)"
+        for (address, model, fingerprint), counts in sorted(sums.items())
     )
-    models = {server[1:] for server in n_answers if any(server[1:])}  # a prompt without room names none
+    _, n_read, n_written = map(sum, zip(*sums.values(), strict=True))
+    prices = experiment.model.prices
+    cost = f", which cost {prices.of(n_read, n_written):,.2f} at the config's prices" if prices else ""
+    models = {server[1:] for server in sums if any(server[1:])}  # a prompt without room names none
     return (
-        f"A server answered: {listed}. Another run gives other answers, because servers compute what comes together.",
+        f"A server answered: {listed}. It read {n_read:,} tokens and wrote {n_written:,}{cost}. Another run gives "
+        "other answers, because servers compute what comes together.",
         "**The served model changed during the run**, by its name or fingerprint: arms may differ by that. See the "
         "limitations."
         if len(models) > 1

@@ -16,18 +16,20 @@ import os
 import re
 import socket
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import islice
+from math import inf
+from pathlib import Path
 from typing import Any
 
 import httpx
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
+from arc_refinery import records
 from arc_refinery.config import ModelConfig
 from arc_refinery.config.base import ADDRESS
 from arc_refinery.errors import InputError
@@ -35,6 +37,7 @@ from arc_refinery.models.chat import Message
 from arc_refinery.programs import after_thought
 from arc_refinery.records import TOO_LONG
 from arc_refinery.sampling.backends import Decoding, Report
+from arc_refinery.sampling.shard import entries_of
 
 ADDRESS_VARIABLE = "OPENAI_BASE_URL"
 CONNECT_SECONDS = 30.0
@@ -57,6 +60,14 @@ _NO_CREDIT = "insufficient_quota"  # comes with 429, but waiting does not help
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Allowance:
+    """Tokens that a run may still read and write: `model.max_tokens_total` less those of its answers so far."""
+
+    total: float = inf
+    left: float = inf
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a model answers; `key` is in no text that is written."""
@@ -67,14 +78,18 @@ class Endpoint:
     max_connections: int
     extra_body: Mapping[str, Any]
     n_tries: int = N_TRIES
+    allowance: Allowance = field(default_factory=Allowance)
 
     @property
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
     @classmethod
-    def of(cls, model: ModelConfig) -> "Endpoint":
-        """Read address and key from the environment where the config does not name them."""
+    def of(cls, model: ModelConfig, run: Path | None = None) -> "Endpoint":
+        """Read address and key from the environment where the config does not name them.
+
+        `run` is the folder with the answers of a run so far.
+        """
         address = model.address or os.environ.get(ADDRESS_VARIABLE, "")
         if not re.fullmatch(ADDRESS, address):
             fault = "not a URL without a user" if address else "not set"
@@ -83,7 +98,10 @@ class Endpoint:
                 "them, http://localhost:8000/v1"
             )
         key = os.environ.get(model.key_variable, "").strip()
-        return cls(address.rstrip("/"), model.path, key, model.max_connections, model.extra_body)
+        endpoint = cls(address.rstrip("/"), model.path, key, model.max_connections, model.extra_body)
+        if (total := model.max_tokens_total) and run:
+            endpoint.allowance.total, endpoint.allowance.left = total, total - _n_tokens_used(run)
+        return endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +137,21 @@ class Answer:
 
 def served_by(answers: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
     """Return who gave answers, as the note `served_by` says it; each is the dictionary of an `Answer`."""
-    servers = Counter((answer["address"], answer["model"], answer["fingerprint"]) for answer in answers)
-    return [[*server, n] for server, n in sorted(servers.items())]
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for answer in answers:
+        counts = sums.setdefault((answer["address"], answer["model"], answer["fingerprint"]), [0, 0, 0])
+        counts[:] = map(sum, zip(counts, (1, answer["n_prompt_tokens"], answer["n_tokens"]), strict=True))
+    return [[*server, *counts] for server, counts in sorted(sums.items())]
+
+
+def _n_tokens_used(run: Path) -> int:
+    """Return the tokens of all answers in a run's folder: of finished files, and of jobs that were interrupted."""
+    noted = [row[-2:] for path in run.rglob("*.parquet") for row in records.notes(path).get(records.SERVED_BY, ())]
+    entries = (entry for path in run.rglob(".progress/*.jsonl") for entry in entries_of(path))
+    values = (value for entry in entries for value in entry.values())
+    answers = (answer for value in values for answer in (value if isinstance(value, list) else [value]))
+    kept = served_by(answer for answer in answers if isinstance(answer, Mapping) and "fingerprint" in answer)
+    return sum(map(sum, noted)) + sum(sum(row[-2:]) for row in kept)
 
 
 class _Usage(BaseModel):
@@ -236,16 +267,22 @@ def ask(
     with asyncio.Runner() as runner:  # cancels what is under way if this generator is closed
         pending: set[asyncio.Task[tuple[str, Answer]]] = set()
         while True:
-            free = endpoint.max_connections - len(pending)
+            free = endpoint.max_connections - len(pending) if endpoint.allowance.left > 0 else 0
             pending |= {runner.get_loop().create_task(answered(question)) for question in islice(waiting, free)}
             if not pending:
                 break
             done, pending = runner.run(first_of(pending))
             for task in sorted(done, key=lambda task: task.exception() is not None):  # answers before a failure
                 question_id, answer = task.result()
+                endpoint.allowance.left -= answer.n_prompt_tokens + answer.n_tokens
                 report(0, answer.n_tokens)
                 yield question_id, answer
         runner.run(client.aclose())
+    if next(waiting, None):
+        raise InputError(
+            f"the answers so far have {endpoint.allowance.total - endpoint.allowance.left:,.0f} tokens, and "
+            f"model.max_tokens_total is {endpoint.allowance.total:,}: raise it, and the same command continues"
+        )
 
 
 def _wait(state: RetryCallState) -> float:

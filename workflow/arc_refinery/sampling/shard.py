@@ -124,5 +124,14 @@ class Progress:
         append(self.path, json.dumps(entry) + "\n")
 
 
+def entries_of(path: Path) -> Iterator[Entry]:
+    """Yield the entries in a file of progress, of any settings, up to a damaged line."""
+    for line in path.read_bytes().split(b"\n")[1:-1]:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
 def progress_path(output: Path) -> Path:
     return output.parent / ".progress" / f"{output.stem}.jsonl"

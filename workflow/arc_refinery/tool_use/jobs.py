@@ -14,7 +14,7 @@ from typing import Any
 
 from arc_refinery.config import EPISODES, EVALUATION, TUNING
 from arc_refinery.config.inputs import with_local_path
-from arc_refinery.jobs import Job, job, local, only, sampling_model, trained_model, without
+from arc_refinery.jobs import Job, job, local, only, paid_in, sampling_model, trained_model, without
 from arc_refinery.tool_use import inputs as inputs
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
 from arc_refinery.tool_use.inputs import grpo_inputs as grpo_inputs
@@ -46,7 +46,7 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Job:
     tools = experiment.tools_of(questions) if experiment.arm(arm).tools else ()
     return job(
         experiment,
-        {"n_jobs": experiment.cpus("sample")},
+        {"n_jobs": experiment.cpus("sample")} | paid_in(experiment),
         **_of_episodes(experiment, tools),
         model=sampling_model(experiment),
         generation=experiment.generation,

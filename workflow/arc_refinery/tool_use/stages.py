@@ -324,6 +324,7 @@ def episodes(
     questions_per_batch: PositiveInt,
     seed: Seed,
     n_jobs: PositiveInt = 1,
+    run: Path | None = None,
     *,
     questions: Path,
     adapter: Path | None = None,
@@ -331,7 +332,10 @@ def episodes(
     n_shards: PositiveInt = 1,
     output: Annotated[Path, Writes(records_file, "episodes")],
 ) -> None:
-    """Run and grade episodes on a shard of questions; an interrupted job resumes."""
+    """Run and grade episodes on a shard of questions; an interrupted job resumes.
+
+    `run` is the folder of all results, where tokens are counted against a limit.
+    """
     from arc_refinery.sampling.checks import check_model
     from arc_refinery.sampling.shard import progress_path
     from arc_refinery.tool_use.episodes import rollout, served
@@ -357,7 +361,7 @@ def episodes(
         )
         notes: dict[str, Any] = {CALL_FORMAT: renderer.call_format.name}
         of_shard = (list(records.read(questions, Question)), setup, shard, n_shards, output)
-        sampled = served.run_shard(*of_shard, notes) if model.is_served else rollout.run_shard(*of_shard)
+        sampled = served.run_shard(*of_shard, notes, run) if model.is_served else rollout.run_shard(*of_shard)
         settings = setup.settings() | {"lora_path": adapter}
         records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])
     progress_path(output).unlink()

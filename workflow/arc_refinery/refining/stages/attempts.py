@@ -31,6 +31,7 @@ def sample(
     model: ModelConfig,
     sampling: Sampling,
     seed: Seed,
+    run: Path | None = None,
     *,
     prompts: Path,
     adapter: Path | None = None,
@@ -38,13 +39,16 @@ def sample(
     n_shards: PositiveInt = 1,
     output: Annotated[Path, Writes(records_file, "attempts")],
 ) -> None:
-    """Sample completions for a shard of prompts; an interrupted job resumes."""
+    """Sample completions for a shard of prompts; an interrupted job resumes.
+
+    `run` is the folder of all results, where tokens are counted against a limit.
+    """
     size = sampling.tasks_per_batch
     decoding = Decoding(sampling.temperature, sampling.top_p, sampling.max_output_tokens, seed)
     fitting = _fitting(list(records.read(prompts, domain.prompt_class)), prompts, model, sampling.max_output_tokens)
     in_shard = shard_of(fitting, shard, n_shards, size)
     notes: dict[str, Any] = {}
-    attempts = sample_shard(domain, in_shard, model, adapter, decoding, output, size, notes)
+    attempts = sample_shard(domain, in_shard, model, adapter, decoding, output, size, notes, run)
     settings = {**attempt_settings(model, decoding, size), "lora_path": adapter}
     records.write(output, domain.attempt_class, attempts, seed, settings, lambda: notes, [prompts])
     progress_path(output).unlink()
@@ -88,6 +92,7 @@ def sample_shard(
     output: Path,
     tasks_per_batch: int = 1,
     notes: dict[str, Any] | None = None,
+    run: Path | None = None,
 ) -> Iterator[Attempt]:
     """Yield the attempts on each prompt, in order; progress is stored next to `output` (sampling/shard.py).
 
@@ -96,7 +101,7 @@ def sample_shard(
     itself.
     """
     compute = (
-        _asking(prompts, model, adapter, decoding)
+        _asking(prompts, model, adapter, decoding, run)
         if model.is_served
         else _sampling(prompts, model, adapter, decoding, tasks_per_batch)
     )
@@ -174,13 +179,15 @@ def _sampling(
     return sampled
 
 
-def _asking(prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, decoding: Decoding) -> Compute:
+def _asking(
+    prompts: Sequence[Prompt], model: ModelConfig, adapter: Path | None, decoding: Decoding, run: Path | None
+) -> Compute:
     """Return what asks a server for the missing attempts: an entry per answer, so that none is paid twice."""
     if adapter is not None:
         raise InputError(f"{adapter}: an adapter cannot be sent to a server; serve the model with it under a name")
     from arc_refinery.sampling.endpoint import Endpoint, Question, ask
 
-    endpoint = Endpoint.of(model)
+    endpoint = Endpoint.of(model, run)
 
     def asked(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
         done_ids = {attempt_id for entry in done for attempt_id in entry}

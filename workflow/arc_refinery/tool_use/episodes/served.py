@@ -165,6 +165,7 @@ def run_shard(
     n_shards: int,
     output: Path,
     notes: dict[str, Any],
+    run: Path | None = None,
 ) -> Iterator[Episode]:
     """Yield the episodes of a shard as `rollout.run_shard` does; `notes` get what the server says of itself.
 
@@ -176,7 +177,7 @@ def run_shard(
     in_shard = [(question, number) for batch in batches for question in batch for number in range(setup.n_predictions)]
     names = [records.attempt_id(question.question_id, number) for question, number in in_shard]
     at = dict(zip(names, in_shard, strict=True))
-    endpoint, limits, renderer = server.Endpoint.of(setup.model), setup.generation, setup.renderer
+    endpoint, limits, renderer = server.Endpoint.of(setup.model, run), setup.generation, setup.renderer
     decoding = Decoding(limits.temperature, limits.top_p, limits.max_turn_tokens)
 
     def asked(name: str, rollout: ServedRollout) -> server.Question:
