@@ -52,8 +52,8 @@ if workflow.is_main_process:
     warnings = [*environment_warnings(experiment, config_origin()), *memory_warnings(experiment, config_origin())]
     for warning in warnings:
         logger.warning(warning)
-    if experiment.expected_power:
-        logger.info(experiment.expected_power)
+    for sentence in filter(None, (experiment.expected_power, experiment.expected_cost)):
+        logger.info(sentence)
     this_run = acquire_run_lock(Path(".snakemake"), logger.warning)
 
 

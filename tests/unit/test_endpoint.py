@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from checkout import ROOT
 from scripted_server import Fault, Script, reply, serving
 
 from arc_refinery import records
-from arc_refinery.config import ModelConfig
+from arc_refinery.config import ModelConfig, validate_experiment
 from arc_refinery.doctor.server import checks
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
@@ -261,3 +263,27 @@ def test_doctor_asks_the_server() -> None:
     assert good[3].found == "as the server's own tool call"
     assert (bad[0].outcome, bad[0].found) == ("failed", "no other; it has qwen")
     assert "refuses the request: 404" in bad[1].found
+
+
+def test_a_plan_says_what_is_asked_at_most() -> None:
+    example = yaml.safe_load((ROOT / "examples/endpoint.yaml").read_text())
+    example["model"]["prices"] = {"prompt": 1, "completion": 2.5}
+    # 40 tasks x (4 first attempts + 2 + 2 of a twin) x 512 tokens
+    line = validate_experiment(example, "x.yaml").expected_cost
+    assert (
+        line
+        == "A server is asked for at most 320 x 512 tokens, 0.41 at the config's prices; what it reads comes on top."
+    )
+    example["evaluation"]["sets"][0].pop("n_tasks")
+    assert validate_experiment(example, "x.yaml").expected_cost == ""  # nobody has counted them
+    episodes = {
+        "experiment": "x",
+        "kind": "tool-use",
+        "model": {"path": "m", "backend": "endpoint", "window": 2000},
+        "data": {"heldout": [{"name": "a", "form": "gsm8k", "source": "generator", "n_questions": 7}]},
+        "generation": {"max_turn_tokens": 100, "max_episode_tokens": 500},
+        "evaluation": {"n_predictions": 2, "arms": [{"name": "calls"}, {"name": "plain", "tools": False}]},
+    }
+    assert validate_experiment(episodes, "x.yaml").expected_cost.startswith(
+        "A server is asked for at most 28 x 500 tokens;"
+    )

@@ -149,6 +149,21 @@ class Experiment(Strict):
         """Difference that the primary comparison is expected to detect, as a line; empty if it is not known."""
         return ""
 
+    @property
+    def most_answers(self) -> tuple[int, int] | None:
+        """How many answers (or episodes) are sampled at most, and the tokens of each at most; None: not known."""
+        return None
+
+    @property
+    def expected_cost(self) -> str:
+        """What a server is asked at most, as a line; empty if none is, or the number of tasks is not known."""
+        if not self.model.is_served or not (most := self.most_answers):
+            return ""
+        n, length = most
+        prices = self.model.prices
+        cost = f", {prices.of(0, n * length):,.2f} at the config's prices" if prices else ""
+        return f"A server is asked for at most {n:,} x {length:,} tokens{cost}; what it reads comes on top."
+
     def sources(self) -> Iterable[Download | None]:
         """Repositories of the hub that models and data come from; None for those on disk."""
         return [self.model.download]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import combinations, product
+from itertools import combinations, filterfalse, product
 from math import isinf
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -175,6 +175,21 @@ class Refining(Compared[Arm]):
             f"{compared}; expected to detect {100 * detected:.1f} points with {100 * POWER:.0f} % power (assumed: "
             f"{assumed})."
         )
+
+    @property
+    def most_answers(self) -> tuple[int, int] | None:
+        n = 0
+        for name in self.set_names:
+            size = self.evaluation_set(name).expected_size
+            if size is None:
+                return None
+            for branch in filterfalse(is_broken, self.branches):
+                arm, turn = self.arm_and_turn(branch)
+                is_first = turn == 1  # the arms share it
+                n += size * (
+                    self.first_turn_predictions(name, branch) if is_first else arm.turns[turn - 1].n_predictions
+                )
+        return n, self.sampling.max_output_tokens
 
     def sources(self) -> Iterable[Download | None]:
         return [*super().sources(), *([self.problems.download] if self.problems else [])]

@@ -363,6 +363,12 @@ class ToolUse(Compared[ToolArm]):
         pair = (self.arm_to_show, first)
         return [Primary(set=name, arms=pair, turn=1) for name in self.set_names if self.arm_to_show != first]
 
+    @property
+    def most_answers(self) -> tuple[int, int] | None:
+        sizes = [held.n_questions for held in self.data.heldout]
+        n = sum(size or 0 for size in sizes) * len(self.arms) * self.evaluation.n_predictions
+        return (n, self.generation.max_episode_tokens) if all(sizes) else None
+
     def sources(self) -> Iterable[Download | None]:
         return [self.model.download, *(questions.download for questions in self.sets.values())]
 
