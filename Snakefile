@@ -45,7 +45,7 @@ try:
     kind = part(experiment.kind, "jobs")
 except InputError as error:
     sys.exit(f"arc-refinery: {error}")
-if experiment.model.is_served and "address" not in workflow.global_resources:
+if experiment.model.has_address and "address" not in workflow.global_resources:
     workflow.register_resource("address", 1)  # sampling jobs wait for each other: each has model.max_connections
 if workflow.is_main_process:
     screen = Screen.replace(logger, workflow.output_settings, Path("results", f"{experiment.experiment}.html"))

@@ -82,7 +82,7 @@ def needs(kind: str) -> dict:
     """Resources of a job. Its environment is among them and not in `params`: another folder does not change results."""
     wanted = getattr(experiment.resources, kind)
     venv_on_path = f"PATH={shlex.quote(wanted.venv)}/bin:$PATH " if wanted.venv else ""
-    shared = {"address": 1} if kind == "sample" and experiment.model.is_served else {}
+    shared = {"address": 1} if kind == "sample" and experiment.model.has_address else {}
     return requests(wanted) | shared | {"venv_on_path": venv_on_path}
 
 

@@ -41,14 +41,14 @@ def played(executors: tuple[Executor, Executor], tmp_path: Path) -> Any:
     """Return a function that plays episodes at a server, and returns them and what it was asked."""
 
     def play(
-        script: Any, n: int = 1, tools: Any = TOOLS, **limits: Any
+        script: Any, n: int = 1, tools: Any = TOOLS, model: ModelConfig | None = None, **limits: Any
     ) -> tuple[list[Episode], list[dict[str, Any]], dict[str, Any]]:
         generation = Generation(**{"max_turn_tokens": 100, "max_episode_tokens": 1000, **limits})
         renderer = ServedRenderer.of(generation, Toolbox(tools))
         notes: dict[str, Any] = {}
         with serving(script) as server:
             setup = EpisodeSettings(
-                model=MODEL.model_copy(update={"address": server.address}),
+                model=model or MODEL.model_copy(update={"address": server.address}),
                 adapter=None,
                 generation=generation,
                 renderer=renderer,
@@ -235,3 +235,16 @@ def test_an_interrupted_shard_asks_for_no_answer_twice(played: Any) -> None:
         message.role == "assistant" for episode in episodes for message in episode.messages
     )
     assert played(script, n=8)[:2] == (episodes, [])  # all is known
+
+
+def test_a_file_decides_the_messages_of_an_episode(tmp_path: Path, played: Any) -> None:
+    rows = [{"turn": 1, "answer": WRITTEN}, {"turn": 1, "answer": "#### 5"}, {"turn": 2, "answer": "#### 6"}]
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    model = ModelConfig(path=str(answers), backend="answers", window=2000)
+    episodes, asked, notes = played(None, n=4, model=model)
+    assert [(episode.reward, len(episode.calls)) for episode in episodes] == [(1.0, 1), (0.0, 0)] * 2
+    assert asked == []
+    assert [row[3] for row in notes[records.SERVED_BY]] == [6]
+    answers.write_text(answers.read_text().replace("#### 5", "#### 6"))
+    assert [episode.reward for episode in played(None, n=4, model=model)[0]] == [1.0] * 4

@@ -27,6 +27,7 @@ from arc_refinery.config.own_code import OwnCode
 from arc_refinery.config.rewards import Functions, RewardTerm, function_of
 from arc_refinery.config.sampling import ModelConfig, Sandbox
 from arc_refinery.config.training import SFT, TRAINED, Methods, Run
+from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, distinct
 
 DISK_MB = 2000  # scratch disk of a job
@@ -117,12 +118,21 @@ class Experiment(Strict):
 
     def files_named(self) -> list[Wanted]:
         """Files and folders that the config names."""
+        if self.model.answers_file:
+            return [Wanted("model.path", self.model.answers_file, "a file of answers")]
         # for names on the hub or at a server, a path that always exists
         file = Path() if self.model.folder is None else self.model.folder / "config.json"
         return [Wanted("model.path", file, "a folder with a model, or a hub name", "either")]
 
     def faults_of_contents(self) -> list[str]:
         """Return what is wrong inside files that the config names."""
+        if self.model.answers_file:
+            from arc_refinery.sampling.decided import Decided
+
+            try:
+                Decided(self.model.answers_file)
+            except InputError as error:
+                return [str(error)]
         return []
 
     @property
@@ -157,7 +167,7 @@ class Experiment(Strict):
     @property
     def expected_cost(self) -> str:
         """What a server is asked at most, as a line; empty if none is, or the number of tasks is not known."""
-        if not self.model.is_served or not (most := self.most_answers):
+        if not self.model.has_address or not (most := self.most_answers):
             return ""
         n, length = most
         prices = self.model.prices
@@ -280,8 +290,8 @@ class Experiment(Strict):
     def _a_model_is_trained_here(self) -> "Experiment":
         if self.training and self.model.is_served:
             raise ValueError(
-                f"training: a model behind an address (model.backend: {self.model.backend}) is not trained here; set "
-                "training to null, or give a model's folder and another backend"
+                f"training: no model is here with model.backend: {self.model.backend}; set training to null, or give a "
+                "model's folder and another backend"
             )
         return self
 

@@ -47,8 +47,10 @@ def with_local_path(experiment: Experiment, rows: Rows) -> Rows:
 
 
 def models(experiment: Experiment) -> Paths:
-    """The model where it is fetched: an input of all that read it."""
-    download = experiment.model.download
+    """The model where it is fetched, or the file of its answers: an input of all that read it."""
+    download, answers = experiment.model.download, experiment.model.answers_file
+    if answers:
+        return [str(answers)]
     return [fetched_folder(experiment, download)] if download else []
 
 

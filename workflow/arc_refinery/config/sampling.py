@@ -28,14 +28,14 @@ from arc_refinery.sandbox.types import MAX_MEMORY_MB, MAX_SECONDS
 HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 Connections = Annotated[int, Field(ge=1, le=1024)]
 Dtype = Literal["float32", "float16", "bfloat16"]
-BackendName = Literal["transformers", "vllm", "endpoint"]
+BackendName = Literal["transformers", "vllm", "endpoint", "answers"]
 
 
 class Backend(NamedTuple):
     """All that is asked about a library that samples; its memory is counted in sampling/gpu_memory.py."""
 
     title: str
-    sampler: str = ""  # class that is called as `open_sampler` (sampling/backends.py); empty: messages go to a server
+    sampler: str = ""  # class that is called as `open_sampler` (sampling/backends.py); empty: no model is here
     package: str = ""  # installed where it samples, if this package does not require it
     keys: tuple[str, ...] = ()  # keys of `model` that it alone has; they are off by default
     refused: Mapping[str, str] = {}  # other keys that must be off, and why
@@ -59,6 +59,10 @@ BACKENDS: Mapping[BackendName, Backend] = {
             ("revision", "use_4bit_quantization", "tensor_parallel_size"), "the server has the weights"
         ),
     ),
+    "answers": Backend(
+        "a file of answers",
+        refused=dict.fromkeys(("revision", "use_4bit_quantization", "tensor_parallel_size"), "there are no weights"),
+    ),
 }
 
 
@@ -73,7 +77,7 @@ class Prices(Strict):
 class ModelConfig(Strict):
     path: Line = Field(
         description="Folder with the model's weights, tokenizer and chat template, or its `owner/name` on the hub; for "
-        "`endpoint`, the model's name at the server."
+        "`endpoint`, the model's name at the server; for `answers`, a file."
     )
     revision: Line | None = Field(
         None,
@@ -82,7 +86,8 @@ class ModelConfig(Strict):
     backend: BackendName = Field(
         "transformers",
         description="Library that samples from the model; `endpoint`: a server with OpenAI's chat completions, such as "
-        "vLLM's, llama.cpp's, ollama or a hosted model. No weights are needed here; nothing can be trained.",
+        "vLLM's, llama.cpp's, ollama or a hosted model; `answers`: a file that decides them (docs/development.md). No "
+        "weights are needed for these two; nothing can be trained.",
     )
     address: Annotated[Address | None, TUNING] = Field(
         None, description="For `endpoint`: the server's URL, `http://localhost:8000/v1`; default: `OPENAI_BASE_URL`."
@@ -134,8 +139,17 @@ class ModelConfig(Strict):
 
     @property
     def is_served(self) -> bool:
-        """Whether a server has the model: weights, tokenizer and chat template are not here."""
+        """Whether answers come without weights, tokenizer and chat template: from a server, or from a file."""
         return not BACKENDS[self.backend].sampler
+
+    @property
+    def has_address(self) -> bool:
+        return "address" in BACKENDS[self.backend].keys
+
+    @property
+    def answers_file(self) -> Path | None:
+        """The file that decides the answers; None if something else gives them."""
+        return Path(self.path) if self.is_served and not self.has_address else None
 
     @property
     def download(self) -> Download | None:

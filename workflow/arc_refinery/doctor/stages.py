@@ -275,7 +275,7 @@ def _findings(experiment: Experiment, job: JobKind, other: JobReport | None, res
     yield from gpu_findings or [Finding("GPU", "not applicable", "the config asks for none")]
     yield from machine.gpu_memory(experiment, job)
     if job == "sample" and experiment.model.is_served:
-        yield from server.checks(experiment.model)
+        yield from server.checks(experiment.model) if experiment.model.has_address else ()
         return
     if job == "sample":
         yield from machine.model_files(experiment, results / experiment.experiment)

@@ -100,6 +100,9 @@ def servers(experiment: Experiment, folder: Path) -> tuple[str, str]:
         for address, model, fingerprint, *counts in notes_of(path).get(records.SERVED_BY, []):
             before = sums.setdefault((address, model, fingerprint), [0, 0, 0])
             before[:] = map(sum, zip(before, counts, strict=True))
+    if answers := experiment.model.answers_file:
+        hashes = ", ".join(f"`{fingerprint}`" for _, _, fingerprint in sums)
+        return f"No model answered: the file `{answers}` (hash {hashes}) decides the answers.", ""
     listed = "; ".join(
         f"`{model or experiment.model.path}` at {address}{f', fingerprint `{fingerprint}`' * bool(fingerprint)} "
         f"({counts[0]:,} answers)"

@@ -110,6 +110,9 @@ class Question:
     messages: Sequence[Message | Mapping[str, Any]]
     seed: int
     more: Mapping[str, Any] = field(default_factory=dict)  # keys of this request, such as `tools`
+    task_id: str = ""
+    turn: int = 1
+    number: int = 0  # of the attempts at the task in this turn
 
 
 @dataclass(frozen=True, slots=True)

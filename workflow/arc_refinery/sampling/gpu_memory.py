@@ -125,7 +125,7 @@ def _samplings(experiment: Experiment) -> Iterator[Count]:
             yield _vllm_sampling(model, gpu_mem_mb)
         case "transformers":
             yield _transformers_sampling(experiment, model, gpu_mem_mb)
-        case "endpoint":
+        case "endpoint" | "answers":
             return
         case _:
             assert_never(model.backend)

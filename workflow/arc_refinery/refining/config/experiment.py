@@ -114,7 +114,8 @@ class Refining(Compared[Arm]):
 
     def faults_of_contents(self) -> list[str]:
         sets = enumerate(self.evaluation.sets)
-        return faults_in((f"evaluation.sets.{number}", task_set.check_contents) for number, task_set in sets)
+        named = faults_in((f"evaluation.sets.{number}", task_set.check_contents) for number, task_set in sets)
+        return [*super().faults_of_contents(), *named]
 
     @property
     def sampled_together(self) -> SampledTogether:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import compress
@@ -105,11 +106,15 @@ def sample_shard(
         if model.is_served
         else _sampling(prompts, model, adapter, decoding, tasks_per_batch)
     )
-    settings = {
+    settings: dict[str, Any] = {
         "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
         **attempt_settings(model, decoding, tasks_per_batch),
         "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
     }
+    if model.is_served:
+        from arc_refinery.sampling.decided import identity
+
+        settings |= identity(model)
     n_attempts = sum(prompt.n_predictions for prompt in prompts)
     completions: Entry = {}
     for entry in resumed(output, settings, adapter, n_attempts, "attempt", compute):
@@ -185,19 +190,23 @@ def _asking(
     """Return what asks a server for the missing attempts: an entry per answer, so that none is paid twice."""
     if adapter is not None:
         raise InputError(f"{adapter}: an adapter cannot be sent to a server; serve the model with it under a name")
-    from arc_refinery.sampling.endpoint import Endpoint, Question, ask
+    from arc_refinery.sampling.decided import answered
+    from arc_refinery.sampling.endpoint import Endpoint, Question
 
-    endpoint = Endpoint.of(model, run)
+    endpoint = Endpoint.of(model, run) if model.has_address else None
 
     def asked(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
         done_ids = {attempt_id for entry in done for attempt_id in entry}
-        questions = [
-            Question(attempt_id, prompt.messages, stream_seed(decoding.seed, "sample", attempt_id) % 2**31)
-            for prompt in prompts
-            for attempt_id in _attempt_ids(prompt)
-            if attempt_id not in done_ids
-        ]
-        for attempt_id, answer in ask(endpoint, questions, decoding, report):
+        n_before: Counter[str] = Counter()  # attempts at the task
+        questions = []
+        for prompt in prompts:
+            for attempt_id in _attempt_ids(prompt):
+                seed = stream_seed(decoding.seed, "sample", attempt_id) % 2**31
+                at = (prompt.task_id, prompt.turn, n_before[prompt.task_id])
+                questions.append(Question(attempt_id, prompt.messages, seed, {}, *at))
+                n_before[prompt.task_id] += 1
+        missing = [question for question in questions if question.question_id not in done_ids]
+        for attempt_id, answer in answered(model, missing, decoding, report, endpoint):
             yield {attempt_id: [asdict(answer) | {"text": answer.text}]}
 
     return asked

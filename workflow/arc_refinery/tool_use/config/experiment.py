@@ -292,7 +292,7 @@ class ToolUse(Compared[ToolArm]):
     def faults_of_contents(self) -> list[str]:
         from arc_refinery.tool_use.episodes.rendering import check_folder
 
-        faults = []
+        faults = super().faults_of_contents()
         if self.model.folder:
             try:
                 check_folder(self.model.folder, self.generation)

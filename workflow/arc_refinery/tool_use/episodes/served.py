@@ -21,6 +21,7 @@ from arc_refinery.models.chat import SERVED, Message, without_marks
 from arc_refinery.records.tool_use import Episode, EpisodeMessage, Question
 from arc_refinery.sampling import endpoint as server
 from arc_refinery.sampling.backends import Decoding, Report
+from arc_refinery.sampling.decided import answered, identity
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat
@@ -177,14 +178,17 @@ def run_shard(
     in_shard = [(question, number) for batch in batches for question in batch for number in range(setup.n_predictions)]
     names = [records.attempt_id(question.question_id, number) for question, number in in_shard]
     at = dict(zip(names, in_shard, strict=True))
-    endpoint, limits, renderer = server.Endpoint.of(setup.model, run), setup.generation, setup.renderer
+    endpoint = server.Endpoint.of(setup.model, run) if setup.model.has_address else None
+    limits, renderer = setup.generation, setup.renderer
     decoding = Decoding(limits.temperature, limits.top_p, limits.max_turn_tokens)
 
     def asked(name: str, rollout: ServedRollout) -> server.Question:
         question, number = at[name]
         room = min(limits.max_turn_tokens, limits.max_episode_tokens - rollout.n_sampled)
         seed = stream_seed(setup.seed, question.question_id, number, len(rollout.messages)) % 2**31
-        return server.Question(_turn(name, rollout), rollout.conversation, seed, {**renderer.more, "max_tokens": room})
+        more = {**renderer.more, "max_tokens": room}
+        place = (question.question_id, len(rollout.answers) + 1, number)
+        return server.Question(_turn(name, rollout), rollout.conversation, seed, more, *place)
 
     def new_entries(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
         known = {name: value for entry in done for name, value in entry.items()}
@@ -195,7 +199,7 @@ def run_shard(
         }
         while running:
             missing = [asked(name, rollout) for name, rollout in running.items() if _turn(name, rollout) not in known]
-            for turn_name, answer in server.ask(endpoint, missing, decoding, report):
+            for turn_name, answer in answered(setup.model, missing, decoding, report, endpoint):
                 known[turn_name] = asdict(answer)
                 yield {turn_name: known[turn_name]}
             turns = [
@@ -210,7 +214,11 @@ def run_shard(
             for name, episode in zip(ended, graded(rollouts, of_questions, numbers, setup), strict=True):
                 yield {name: [asdict(episode)]}
 
-    settings = {**setup.settings(), "questions": [repr(question) for batch in batches for question in batch]}
+    settings = {
+        **setup.settings(),
+        **identity(setup.model),
+        "questions": [repr(question) for batch in batches for question in batch],
+    }
     answers: list[Mapping[str, Any]] = []
     episodes: dict[str, Any] = {}
     for entry in resumed(output, settings, None, len(at), "episode", new_entries):

@@ -1,0 +1,72 @@
+"""Answers that a file decides, in place of a model's: a whole run in seconds, to try a domain, a wording, a report.
+
+    {"task_id": "double", "turn": 1, "answer": "```python\\ndef double(n):\\n    return n + 2\\n```"}
+    {"turn": 2, "answer": "I do not know."}    of tasks without an own one in turn 2
+
+Several answers of a task in a turn are those of its attempts, one after the other, and again from the first. In tool
+use, a task is a question, and a turn a message of the model. Tokens are words.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from arc_refinery.config import ModelConfig
+from arc_refinery.errors import InputError
+from arc_refinery.files import content_hash
+from arc_refinery.rows import read_rows, row_id, text_field
+from arc_refinery.sampling.backends import Decoding, Report
+from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
+
+_FIELDS = {"task_id", "turn", "answer"}
+
+
+def answered(
+    model: ModelConfig, questions: Sequence[Question], decoding: Decoding, report: Report, endpoint: Endpoint | None
+) -> Iterable[tuple[str, Answer]]:
+    """Return the answers of a server, or of a file if there is none."""
+    if endpoint:
+        return ask(endpoint, questions, decoding, report)
+    assert model.answers_file
+    return Decided(model.answers_file).answers(questions)
+
+
+def identity(model: ModelConfig) -> dict[str, str]:
+    """Return what decides the answers beside the settings: what the file has."""
+    return {"answers": content_hash([model.answers_file])} if model.answers_file else {}
+
+
+class Decided:
+    """The answers of a file; raises `InputError` for a row that is none."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fingerprint = content_hash([path])[:12]
+        self._answers: dict[tuple[str | None, int | None], list[str]] = {}  # by task and turn; None: any
+        for number, row in enumerate(read_rows(path), 1):
+            where = f"{path}: row {number}"
+            answer = text_field(row, "answer", where, or_empty=True)
+            task = row_id(row, "", where) if "task_id" in row else None
+            turn = row.get("turn")
+            if turn is not None and not (type(turn) is int and turn > 0):
+                raise InputError(f"{where}: field 'turn' is {turn!r:.60}; expected a number from 1, or no such field")
+            if others := row.keys() - _FIELDS:
+                raise InputError(f"{where}: field {min(others)!r} is not known; expected {', '.join(sorted(_FIELDS))}")
+            self._answers.setdefault((task, turn), []).append(answer)
+        if not self._answers:
+            raise InputError(f"{path}: has no rows; expected one answer per line")
+
+    def answers(self, questions: Sequence[Question]) -> Iterator[tuple[str, Answer]]:
+        for question in questions:
+            text = self._of(question)
+            n_read = sum(len(message["content"].split()) for message in question.messages)
+            answer = Answer({"content": text}, n_read, len(text.split()), "stop", str(self.path), "", self.fingerprint)
+            yield question.question_id, answer
+
+    def _of(self, question: Question) -> str:
+        task, turn = question.task_id, question.turn
+        for key in ((task, turn), (task, None), (None, turn), (None, None)):
+            if texts := self._answers.get(key):
+                return texts[question.number % len(texts)]
+        raise InputError(
+            f"{self.path}: has no answer for the task {task} in turn {turn}; add a row for it, or one without `task_id`"
+        )
