@@ -207,7 +207,7 @@ def test_a_sampler_is_a_module_and_its_record(package: Copy):
     config, vllm = "config/sampling.py", '    "vllm": Backend(\n'
     echo = '    "echo": Backend("echo", "arc_refinery.sampling.echo_sampler:EchoSampler"),\n'
     package.change(door, config, vllm, echo + vllm)
-    package.change(door, config, '["transformers", "vllm", "endpoint", "answers"]', '["transformers", "vllm", "endpoint", "answers", "echo"]')
+    package.change(door, config, '"endpoint", "answers"]', '"endpoint", "answers", "echo"]')
     counted = '        case "transformers":\n            yield'
     package.change(
         door, f"{sampling}gpu_memory.py", counted, counted.replace('"transformers"', '"transformers" | "echo"')
