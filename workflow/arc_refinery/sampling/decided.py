@@ -13,7 +13,7 @@ from pathlib import Path
 from arc_refinery.config import ModelConfig
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
-from arc_refinery.rows import read_rows, row_id, text_field
+from arc_refinery.rows import read_rows, text_field
 from arc_refinery.sampling.backends import Decoding, Report
 from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
 
@@ -45,7 +45,7 @@ class Decided:
         for number, row in enumerate(read_rows(path), 1):
             where = f"{path}: row {number}"
             answer = text_field(row, "answer", where, or_empty=True)
-            task = row_id(row, "", where) if "task_id" in row else None
+            task = text_field(row, "task_id", where) if "task_id" in row else None
             turn = row.get("turn")
             if turn is not None and not (type(turn) is int and turn > 0):
                 raise InputError(f"{where}: field 'turn' is {turn!r:.60}; expected a number from 1, or no such field")

@@ -27,8 +27,15 @@ def report_inputs(experiment: ToolUse) -> Paths:
 
 
 def rows_of(experiment: ToolUse, name: str) -> Paths:
-    """The file that a set of questions is read from."""
-    return rows_files(experiment, experiment.sets[name])
+    """The files that a set of questions is read from."""
+    questions = experiment.sets[name]
+    only = [questions.only] if questions.only else []
+    path = Path(questions.path or "")
+    if questions.source == "file" and path.is_dir():
+        from arc_refinery.arc.kaggle import task_files  # imports pyarrow
+
+        return [*map(str, task_files(path)), *only]
+    return [*rows_files(experiment, questions), *only]
 
 
 def training_questions(experiment: ToolUse) -> Paths:

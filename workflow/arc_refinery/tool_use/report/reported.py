@@ -16,6 +16,7 @@ from arc_refinery.reporting.kind import PerTask, Texts
 from arc_refinery.reporting.markdown import folded, folded_section
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.config import ToolArm, ToolUse
+from arc_refinery.tool_use.questions.puzzles import outputs_text
 from arc_refinery.tool_use.report import calls, rows
 from arc_refinery.tool_use.report.transcripts import mask_section, read_episode, transcript, transcripts
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -50,7 +51,8 @@ class Reported(kind.Reported):
     def show(self, name: str, arm: ToolArm, row: "pd.Series[Any]") -> Iterator[str]:
         question = rows.read_questions(self.folder, name)[row["task_id"]]
         yield f"\n--- question ---\n{question.text}"
-        reference = "\n".join(question.asserts.statements) if question.asserts else question.reference
+        reference = outputs_text(question) if question.kind == "arc" else question.reference
+        reference = "\n".join(question.asserts.statements) if question.asserts else reference
         yield f"\n--- {'tests' if question.asserts else 'correct answer'} ---\n{reference}"
         yield f"\n--- episode {row['sample']}, {row['n_tokens']} tokens of the model ---"
         yield transcript(read_episode(self.experiment, self.folder, name, arm.name, row["attempt_id"]))

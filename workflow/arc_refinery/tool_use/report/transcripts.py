@@ -60,6 +60,8 @@ def transcripts(experiment: ToolUse, folder: Path, results: Results) -> list[lis
         question = questions[question_id]
         answer = "" if question.kind == "code_exec" else f" (correct answer: {_escape(question.reference)})"
         on_question = [f"**{_escape(question.text)}**{answer}"]
+        if question.kind == "arc":
+            on_question = [f"**Puzzle `{question_id}`**", _indented(question.text)]
         for arm, rows_of_arm in groups.items():
             rows = rows_of_arm.get_group(question_id)
             most_common, _ = Counter(rows["score"]).most_common(1)[0]
@@ -67,8 +69,7 @@ def transcripts(experiment: ToolUse, folder: Path, results: Results) -> list[lis
             episode = transcript(read_episode(experiment, folder, results.name, arm, typical))
             on_question += [
                 f"`{arm}`, {rows['solved'].sum()} of {len(rows)} correct; a typical episode:",
-                # an indented code block: no text of the model can end it
-                "\n".join(f"    {line}" for line in episode.splitlines()),
+                _indented(episode),
             ]
         blocks.append(on_question)
     return blocks
@@ -78,6 +79,11 @@ def transcript(episode: Episode) -> str:
     lines = [f"[{message.role}]\n{message.content.rstrip()}" for message in episode.messages]
     lines.append(f"[{ENDING_TITLES.get(episode.ending, episode.ending)}; reward {episode.reward:g}]")
     return "\n".join(lines)
+
+
+def _indented(text: str) -> str:
+    """Return text as an indented code block, which nothing in it can end."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def _escape(text: str) -> str:

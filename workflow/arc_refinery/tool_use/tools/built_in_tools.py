@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
@@ -10,6 +11,7 @@ from arc_refinery.sandbox import Outcome, Script, Status
 from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, whole_characters
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import text_signature
+from arc_refinery.tool_use.questions.puzzles import IN_TOOL
 from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate
 
 MAX_FILE_BYTES = 2**16
@@ -59,9 +61,13 @@ class ExecuteCode(Tool):
         "x = 6\nx * 7",
     )
 
-    def __init__(self, choice: ToolChoice) -> None:
+    def __init__(self, choice: ToolChoice, setup: str = "") -> None:
+        """`setup` is code that runs before each call: what a question gives its tools."""
         self._seconds = choice.seconds
-        self._earlier: list[str] = []  # successful calls, for tools with a state
+        self._earlier = [setup] if setup else []  # and successful calls, for tools with a state
+        self._n_given = len(self._earlier)
+        if setup:
+            self.signature = replace(self.signature, description=self.signature.description + IN_TOOL)
         self._code = ""
 
     def begin(self, arguments: dict[str, Any]) -> Script:
@@ -91,8 +97,9 @@ class Python(ExecuteCode):
 
     def end(self, outcome: Outcome) -> str:
         error = outcome.error
-        if outcome.status is Status.timeout and self._earlier:
-            error += f", including {len(self._earlier)} earlier calls, which are run again"
+        n_earlier = len(self._earlier) - self._n_given
+        if outcome.status is Status.timeout and n_earlier:
+            error += f", including {n_earlier} earlier calls, which are run again"
         result = printed_result(outcome, error)
         self._earlier.append(self._code)
         return result
@@ -161,9 +168,9 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "nothing"
 
 
-BUILT_IN: dict[ToolName, Callable[[ToolChoice, Path | None], Tool]] = {
-    "calculator": lambda _choice, _folder: Calculator(),
-    "execute_code": lambda choice, _folder: ExecuteCode(choice),
-    "python": lambda choice, _folder: Python(choice),
-    "read_file": lambda _choice, folder: ReadFile(folder),
+BUILT_IN: dict[ToolName, Callable[[ToolChoice, Path | None, str], Tool]] = {
+    "calculator": lambda _choice, _folder, _setup: Calculator(),
+    "execute_code": lambda choice, _folder, setup: ExecuteCode(choice, setup),
+    "python": lambda choice, _folder, setup: Python(choice, setup),
+    "read_file": lambda _choice, folder, _setup: ReadFile(folder),
 }

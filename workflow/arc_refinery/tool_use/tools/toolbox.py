@@ -49,12 +49,13 @@ class Toolbox:
         max_result_chars: int = 2000,
         max_calls_per_turn: int = 4,
         call_format: CallFormat = HERMES,
+        setup: str = "",
     ) -> None:
         """`executor` runs programs: any but the one that compares answers (code_exec.py).
 
-        `folder` holds the task's files.
+        `folder` holds the task's files; `setup` is code that runs before the model's.
         """
-        tools = [tool for choice in choices for tool in _tools(choice, folder)]
+        tools = [tool for choice in choices for tool in _tools(choice, folder, setup)]
         names = [tool.signature.name for tool in tools]
         if twice := [name for name in names if names.count(name) > 1]:
             raise InputError(f"tools: a second tool is called {twice[0]}; rename or remove one")
@@ -177,11 +178,11 @@ def _in_parallel(calls: Iterable[Generator[Script, Outcome, T]], executor: Execu
     return [results[index] for index in sorted(results)]
 
 
-def _tools(choice: ToolName | ToolChoice, folder: Path | None) -> Sequence[Tool]:
+def _tools(choice: ToolName | ToolChoice, folder: Path | None, setup: str) -> Sequence[Tool]:
     if isinstance(choice, str):
         choice = _plain_choice(choice)
     code = choice.own_code
-    tools = own_tools(choice, code) if code else [BUILT_IN[choice.tool](choice, folder)]  # type: ignore[index]
+    tools = own_tools(choice, code) if code else [BUILT_IN[choice.tool](choice, folder, setup)]  # type: ignore[index]
     for tool in tools:
         tool.max_result_chars = choice.max_result_chars
     return tools

