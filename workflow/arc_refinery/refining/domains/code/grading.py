@@ -136,6 +136,8 @@ def program(text: str, task: CodeTask) -> str | None:
 
     Without its own tests. A body or methods alone complete the task's starter.
     """
+    if task.is_script:
+        return tested_program(after_thought(text), ())
     code = tested_program(after_thought(text), task.names)
     if code is None or not task.starter or not defined_names(code).isdisjoint(task.names):
         return code
@@ -156,17 +158,18 @@ def grade_programs(
     programs: Sequence[str | None], tasks: Sequence[CodeTask], executors: Executors
 ) -> Iterator[CodeGrade]:
     """Yield a grade per program, in order; None is an answer without one."""
+    asked = [code and task.runnable(code) for code, task in zip(programs, tasks, strict=True)]
     runs = [(index, test) for index, task in enumerate(tasks) for test in task.visible if programs[index] is not None]
     for_visible, for_hidden, graders = executors
     suites = [tasks[index].suite([test]) for index, test in runs]
-    reports = run_asserts([programs[i] for i, _ in runs], suites, for_visible, graders, with_texts=True)
+    reports = run_asserts([asked[i] for i, _ in runs], suites, for_visible, graders, with_texts=True)
     visible: dict[int, list[AssertResult]] = {}
     for (index, _), report in zip(runs, reports, strict=True):
         visible.setdefault(index, []).extend(report.asserts)
     # a program that ended on none of them is not run again
     hidden_runs = [index for index, results in visible.items() if any(result.calls for result in results)]
     suites = [tasks[index].suite(tasks[index].hidden) for index in hidden_runs]
-    reports = run_asserts([programs[i] for i in hidden_runs], suites, for_hidden, graders)
+    reports = run_asserts([asked[i] for i in hidden_runs], suites, for_hidden, graders)
     hidden = dict(zip(hidden_runs, reports, strict=True))
     for index, (code, task) in enumerate(zip(programs, tasks, strict=True)):
         yield _grade(code, task, visible[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)

@@ -12,6 +12,7 @@ HumanEval   `prompt`, a program without its end, `test`, a function `check(candi
             docstring has, without any the first assert. What the prompt defines before the entry point is setup.
 LeetCode    as HumanEval, with an entry point `Solution().name`, and a prompt that may have only what is given: then
             `problem_description` or `query` is the text, `starter_code` follows the prompt, `completion` is the program
+Contests    APPS, CodeContests, LiveCodeBench: judged.py. Public tests are shown, or the first one
 Own rows    `prompt` and `tests`, a list of asserts; optionally `hidden_tests`, `setup`, code that the tests need,
             `starter`, code that the prompt shows, `reference` (or `code`), a program that passes all tests, `task_id`,
             `revealed_tests`, which the first turn does not show, but feedback does once they fail
@@ -22,6 +23,7 @@ A row of another shape is an error. One whose tests cannot decide is left out, a
 import ast
 import doctest
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +48,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import in_words
 from arc_refinery.programs import UNREADABLE, defined_names, parsed
 from arc_refinery.refining.domains.code.check_function import CheckFunction
+from arc_refinery.refining.domains.code.judged import PRINTED, judged, runnable
 from arc_refinery.refining.domains.code.starters import begun_names, completed, helpers_before, name_of, provided
 from arc_refinery.rows import numbered, read_rows, row_id, text_field, texts_field
 
@@ -83,7 +86,7 @@ class CodeTask:
 
     def suite(self, statements: Sequence[str]) -> Suite:
         """Return some of the tests with code that defines what they call."""
-        code = self.reference
+        code = "" if self.is_script else self.reference
         if not code and set(self.names) <= defined_names(self.starter):
             code = self.starter
         return Suite(
@@ -91,6 +94,15 @@ class CodeTask:
             code or "\n".join(map(_stub, self.names)),
             provided=provided(self.starter, self.names),
         )
+
+    @property
+    def is_script(self) -> bool:
+        """Whether the program reads an input and prints, instead of defining what tests call."""
+        return self.setup == PRINTED
+
+    def runnable(self, program: str) -> str:
+        """Return a program as the tests run it."""
+        return runnable(program) if self.is_script else program
 
     @property
     def visible(self) -> tuple[str, ...]:
@@ -104,7 +116,7 @@ class CodeTask:
     @property
     def shown_code(self) -> str:
         """The shown tests, behind the setup code that they need."""
-        setup = needed_setup(Asserts(self.shown, setup=self.setup))
+        setup = "" if self.is_script else needed_setup(Asserts(self.shown, setup=self.setup))
         return "\n".join(filter(None, [setup, *self.shown]))
 
     @property
@@ -188,11 +200,26 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None, n_revealed: i
         )
     if isinstance(row, dict) and isinstance(name_of_row := row.get("task_id"), str):
         row = row | {"task_id": name_of_row.replace("/", "-")}
+    if fields and (contest := judged(row, where)):
+        name = row_id(row, name, where) if "task_id" in row else _id_of(row, name)
+        n_shown = max(len(contest.shown), _DEFAULT_SHOWN) if n_shown is None else n_shown
+        tests = contest.shown + contest.others
+        return CodeTask(
+            task_id=name,
+            text=contest.text,
+            names=(),
+            shown=tests[:n_shown],
+            hidden=tests[n_shown + n_revealed :],
+            revealable=tests[n_shown : n_shown + n_revealed],
+            setup=PRINTED if contest.is_script else "",
+            starter=contest.starter,
+            reference=next(iter(contest.solutions), ""),
+        )
     if "prompt" not in fields:
         found = f"the fields {', '.join(sorted(map(str, fields)))}" if fields else in_words(row)
         raise InputError(
             f"{where} has {found}; expected those of MBPP (text, code, test_list), of HumanEval (prompt, entry_point, "
-            "test, canonical_solution), or prompt and tests"
+            "test, canonical_solution), of a contest (docs/your-own.md), or prompt and tests"
         )
     if "test" in fields and "tests" not in fields:
         return _humaneval_task(row, name, where, n_shown, n_revealed)
@@ -212,6 +239,12 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None, n_revealed: i
         starter=_optional(row, "starter", where).strip("\n"),
         reference=_optional(row, "reference", where) or _optional(row, "code", where),
     )
+
+
+def _id_of(row: Any, name: str) -> str:
+    """Return the name that a contest's row has for itself."""
+    found = next((str(row[field]) for field in ("question_id", "problem_id", "name") if row.get(field) is not None), "")
+    return re.sub(r"[^\w.-]+", "-", found).strip("-") or name
 
 
 def _stub(name: str) -> str:
@@ -341,7 +374,8 @@ def _checked(task: CodeTask) -> CodeTask:
         raise _UnusableError(UNDEFINED, f"no field says what {', '.join(task.names)} does")
     called = called_names(task.tests)
     # without a program of the row's, whatever its tests call is to be defined
-    defined = defined_names(task.reference) if task.reference else called - provided
+    has_names = task.reference and not task.is_script
+    defined = defined_names(task.reference) if has_names else called - provided
     if missing := set(task.names) - defined:
         raise _UnusableError(UNDEFINED, ", ".join(sorted(missing)))
     if not called & defined:

@@ -79,6 +79,8 @@ def first_turn(task: CodeTask, wording: Wording) -> list[Message]:
         task.starter and fill(wording.starter, {"code": task.starter}),
         fill(wording.tests, {"tests": task.shown_code})
         if task.shown
+        else ""
+        if task.is_script
         else fill(wording.names, {"names": ", ".join(f"`{name}`" for name in task.names)}),
         wording.request,
     ]
