@@ -45,3 +45,30 @@ def test_puzzles_run_to_a_report(tmp_path: Path):
     assert "**Puzzle `arc/67a3c6ac`**" in report
     assert "    Example 1, input:" in report
     assert "    example 1: right" in report
+
+    # the same puzzles by refining, in vain
+    rows = [
+        {"turn": 1, "answer": "```python\ndef transform(grid):\n    return grid\n```"},
+        {"turn": 2, "answer": "I do not know."},
+    ]
+    (checkout.folder / "results/answers-2.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    turn = {"n_predictions": 1}
+    refining = {
+        "experiment": "refined",
+        "domain": "arc",
+        "model": {"path": "results/answers-2.jsonl", "backend": "answers", "window": 8192},
+        "sampling": {"max_output_tokens": 512, "batch_size": 1},
+        "evaluation": {
+            "sets": [{key: value for key, value in tasks.items() if key != "form"}],
+            "arms": [{"name": "refine", "turns": [turn, turn]}],
+        },
+    }
+    (checkout.folder / CONFIG).write_text(yaml.safe_dump(refining))
+    done = checkout.run("snakemake", "--cores", "2", "--configfile", CONFIG, "--quiet", "rules")
+    assert done.returncode == 0, done.stdout + done.stderr
+    sides = ["results/puzzles:with-python", "results/refined:refine"]
+    done = checkout.run("arc-refinery", "compare", *sides)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The sides are of two kinds, and tasks are paired by their ids" in done.stdout
+    assert "Solved only by the first: `67a3c6ac`." in done.stdout
+    assert "on 2 tasks, paired:" in done.stdout

@@ -53,21 +53,20 @@ class Side:
 
 
 def read_sides(texts: Sequence[str]) -> list[Side]:
-    """Parse the sides of a comparison: two or more, of one kind of experiment."""
+    """Parse the sides of a comparison, two or more; those of refining are of one domain."""
     if len(texts) < 2:
         raise InputError(
             f"nothing to compare with {texts[0] if texts else 'anything'}; name two experiments, or arms of them, "
             "such as results/demo:refine-trained results/demo:independent"
         )
-    first, *others = sides = [side(text) for text in texts]
-    for other in others:
-        for key in ("kind", "domain"):
-            values = [getattr(side.experiment, key, None) for side in (first, other)]
-            if values[0] != values[1]:
-                raise InputError(
-                    f"{first.folder} is of the {key} {values[0]}, {other.folder} of the {key} {values[1]}; compare "
-                    f"experiments of one {key}"
-                )
+    sides = [side(text) for text in texts]
+    domains = {side.experiment.domain: side for side in sides if hasattr(side.experiment, "domain")}
+    if len(domains) > 1:
+        (domain, first), (other, second), *_ = domains.items()
+        raise InputError(
+            f"{first.folder} is of the domain {domain}, {second.folder} of the domain {other}; compare experiments of "
+            "one domain"
+        )
     return sides
 
 

@@ -1,11 +1,12 @@
-"""Compare finished experiments of one kind, or arms of them, paired by task: sets, then settings and trainings.
+"""Compare finished experiments, or arms of them, paired by task: sets, then settings and trainings.
 
 `results/demo:refine-trained` and `results/demo:refine-base` on the 50 tasks of the set `heldout`:
 
 solved       27 and 30 tasks; 0 by the first only, 3 by the second only
 difference   -6.0 points, 95 % interval [-14.0, +0.0], exact McNemar p = 0.250: no supported difference
 
-All figures come from the tables of attempts; the numbers of shards may differ.
+All figures come from the tables of attempts; the numbers of shards may differ. Tasks of two kinds, refining and tool
+use, are paired by their ids: each kind has its own prompts, and may grade in its own way.
 """
 
 import json
@@ -56,8 +57,14 @@ class SideResults:
     metrics: dict[str, list[pd.DataFrame]]  # `per_task` of each repetition of an arm
 
     @classmethod
-    def read(cls, side: Side, set_name: str, arms: Iterable[str]) -> "SideResults":
+    def read(cls, side: Side, set_name: str, arms: Iterable[str], are_mixed: bool = False) -> "SideResults":
+        """`are_mixed`: sides are of several kinds, so that ids of tasks are needed that all kinds have."""
         experiment, results = side.experiment, reported(side.experiment, side.folder).results(set_name)
+        if are_mixed:
+            bare = {name: name.removeprefix(f"{set_name}/") for name in results.tasks}  # of tool use, behind the set
+            tasks = {bare[name]: content for name, content in results.tasks.items()}
+            attempts = results.attempts.assign(task_id=results.attempts["task_id"].map(bare))
+            results = Results(results.name, tasks, attempts, results.metrics)
         metrics = {
             name: [results.per_task(results.attempts_of_arm(arm)) for arm in experiment.arms_called(name)]
             for name in arms
@@ -154,12 +161,15 @@ def _repetition(first: Side, second: Side, sets: Sequence[str]) -> list[str]:
 
 def _set_section(sides: Sequence[Side], name: str) -> list[str]:
     """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
-    loaded = [SideResults.read(side, name, arms_to_show(side, sides)) for side in sides]
+    are_mixed = len({side.experiment.kind for side in sides}) > 1
+    loaded = [SideResults.read(side, name, arms_to_show(side, sides), are_mixed) for side in sides]
     task_sets = [entry for side in sides for entry in side.experiment.evaluated_sets if entry.name == name]
     caveats = [
         text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveat) if text
     ]
     header = ["experiment", "arm", "n tasks", "solved", "turn 1", "turn 2", "attempts per task", "tokens per task"]
+    if are_mixed:
+        caveats.append("The sides are of two kinds, and tasks are paired by their ids: prompts and grading may differ.")
     return [
         f"## Set `{name}`",
         *(f"> {text}" for text in dict.fromkeys(caveats)),
@@ -224,6 +234,8 @@ def shared_tasks(first: SideResults, second: SideResults) -> list[str]:
     """Return the task ids of both sides, in the first one's order; raise if an id is not the same task in both."""
     ours, theirs = first.results.tasks, second.results.tasks
     common = [task_id for task_id in ours if task_id in theirs]
+    if first.side.experiment.kind != second.side.experiment.kind:
+        return common
     if changed := [task_id for task_id in common if ours[task_id] != theirs[task_id]]:
         tables = " and ".join(str(loaded.side.folder / TABLE) for loaded in (first, second))
         raise InputError(

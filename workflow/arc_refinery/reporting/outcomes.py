@@ -88,6 +88,8 @@ def repair_section(of_kind: Reported, results: Results) -> list[str]:
             siblings = first.drop(columns=["parent_id", "likeness"]).groupby("prompt_id").head(n_compared)
             pairs = siblings.merge(refined, on="prompt_id")
             pairs = pairs[pairs["attempt_id"] != pairs["parent_id"]]
+            if pairs.empty:  # one first attempt
+                continue
             programs = of_kind.programs(results.name, before, {*pairs["attempt_id"], *pairs["parent_id"]})
             two = zip(pairs["attempt_id"], pairs["parent_id"], strict=True)
             alike = [likeness(programs[attempt], programs[parent]) for attempt, parent in two]
