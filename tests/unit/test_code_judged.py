@@ -33,6 +33,8 @@ APPS_CALL = {
     "solutions": ["def add(a, b):\n    return a + b"],
     "starter_code": "def add(a, b):",
 }
+BOUNDS = APPS | {"input_output": {"inputs": ["1", "2"], "outputs": ["INF", "998244352"]}, "solutions": []}
+SLOW = APPS | {"input_output": {"inputs": list("1234"), "outputs": ["1"] * 4}, "solutions": []}
 CONTESTS = {
     "name": "1_A. Twice",
     "description": "Print twice the number.",
@@ -127,7 +129,20 @@ def graded(task: CodeTask, executors: Any, answer: str) -> Any:
         (APPS, "import sys\nn, *values = sys.stdin.read().split()\nprint(sum(map(int, values)))", 1, 2),
         (APPS, "import sys\nprint(sum(map(int, sys.stdin.buffer.read().split()[1:])))", 1, 2),
         (APPS, "import sys\nsys.stdout.buffer.write(b'3')", 1, 1),
-        (APPS, "input()\nsys = __import__('sys')\nsys.stdout.write('3.0000001  \\n\\n')\nsys.exit(1)", 1, 1),
+        (APPS, "input()\nsys = __import__('sys')\nsys.stdout.write('3.0000001  \\n\\n')\nsys.exit(1)", 1, 0),
+        (APPS, "print(sum(map(int, open(0).read().split()[1:])))", 1, 2),
+        (APPS, "import sys\nprint(3)\nsys.stdout.close()", 1, 1),
+        (
+            APPS,
+            "import sys\nsys.modules['program'].run = lambda text: sys.modules['program'].Printed('3')\nprint(3)",
+            1,
+            1,
+        ),
+        (BOUNDS, "print('INF')", 1, 0),
+        (BOUNDS, "print(1)", 0, 0),
+        (BOUNDS, "print(998244300)", 0, 0),
+        (BOUNDS, "print('998244352.0')", 0, 1),
+        (SLOW, "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass\nprint(1)", 1, 3),
         (APPS, "input()\nprint(3.1)", 0, 0),
         (APPS, "print('3.0 3.0')", 0, 0),
         (APPS, "if __name__ == '__main__':\n    print(3)", 1, 1),
@@ -139,6 +154,12 @@ def graded(task: CodeTask, executors: Any, answer: str) -> Any:
         (APPS_CALL, "def add(a, b):\n    return [a + b]", 1, 0),
         (LIVE_CALL, "class Solution:\n    def pairs(self, v, n):\n        return (v,) if v else ()", 1, 1),
         (LIVE_CALL, "class Solution:\n    def pairs(self, v, n):\n        return v", 0, 1),
+        (
+            LIVE_CALL,
+            "class Solution:\n    def pairs(self, v: List[int], n: int) -> int:\n        return [v] if v else v",
+            1,
+            1,
+        ),
     ],
 )
 def test_programs_are_graded_as_their_judges_do(
@@ -158,11 +179,20 @@ def test_a_model_reads_the_test_and_what_the_program_printed(executors: Any, tmp
     assert "run('2\\n1 2\\n') returned '2\\n', expected Printed('3.0\\n')" in said
     said = feedback.feedback(graded(task, executors, "x = input()\n\nprint(1 / 0)"), texts)
     assert "run('2\\n1 2\\n') raised ZeroDivisionError: division by zero (line 3)" in said
+    said = feedback.feedback(graded(task, executors, "x = 1\n\nreturn x"), texts)
+    assert said.startswith("Your program raised SyntaxError: 'return' outside function (line 3)\nreturn x")
     said = feedback.feedback(graded(task, executors, "x = 1\nprint("), texts)
     assert said.startswith("Your program raised SyntaxError: '(' was never closed (line 2)\nprint(")
     (message,) = wording.first_turn(task_of(tmp_path, APPS, 0, 1), texts)
     assert "run(text)" in message["content"]
     assert "must define" not in message["content"]
+
+
+def test_a_call_that_the_prompt_shows_is_no_hidden_test(tmp_path: Path) -> None:
+    shown = APPS_CALL | {"question": "Add two numbers: add(3, 4) is 7."}
+    assert task_of(tmp_path, shown).hidden == ()
+    twice = CONTESTS | {"private_tests": {"input": ["2\n", "5\n"], "output": ["4", "10"]}}
+    assert task_of(tmp_path, twice).hidden[0] == "assert run('5\\n') == Printed('10')"
 
 
 def test_a_row_whose_own_program_fails_is_left_out(executors: Any, tmp_path: Path) -> None:
@@ -190,6 +220,7 @@ class Bomb:
             LIVE | {"private_test_cases": base64.b64encode(zlib.compress(pickle.dumps(Bomb()))).decode()},
             "field 'private_test_cases' is not JSON",
         ),
+        (APPS_CALL | {"input_output": {"fn_name": "f", "inputs": ["abc"], "outputs": [1]}}, "a test calls f with"),
         (LIVE | {"public_test_cases": [{"input": "1"}]}, "has a test without input or output"),
         (LIVE_CALL | {"public_test_cases": [{"input": "1 2", "output": "1"}]}, "a test of a function is not JSON"),
     ],

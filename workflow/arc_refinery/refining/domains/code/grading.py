@@ -5,9 +5,9 @@ grade    status "ok", score 0.0, shown ("assert double(3) == 6", failed, double(
 
 Each shown test, and each that feedback may reveal, runs in a process of its own, on servers that never receive a hidden
 test, so that what a program gives there cannot depend on these: a program that never ends on a hidden test has its
-shown values all the same. The score is the share of both that pass. The hidden
-tests run together; a program that does not end on one of them passes none. Values are compared where no program runs
-(asserts/run.py).
+shown values all the same. The score is the share of both that pass. The hidden tests run together, and a program that
+does not end on one of them passes none; those of a program that reads and prints run one by one, as in contests. Values
+are compared where no program runs (asserts/run.py).
 """
 
 import hashlib
@@ -168,9 +168,17 @@ def grade_programs(
         visible.setdefault(index, []).extend(report.asserts)
     # a program that ended on none of them is not run again
     hidden_runs = [index for index, results in visible.items() if any(result.calls for result in results)]
-    suites = [tasks[index].suite(tasks[index].hidden) for index in hidden_runs]
-    reports = run_asserts([asked[i] for i in hidden_runs], suites, for_hidden, graders)
-    hidden = dict(zip(hidden_runs, reports, strict=True))
+    together = [
+        (index, tests)
+        for index in hidden_runs
+        for tests in (zip(tasks[index].hidden) if tasks[index].is_script else [tasks[index].hidden])
+    ]
+    suites = [tasks[index].suite(tests) for index, tests in together]
+    reports = run_asserts([asked[i] for i, _ in together], suites, for_hidden, graders)
+    hidden: dict[int, AssertsReport] = {}
+    for (index, _), report in zip(together, reports, strict=True):
+        before = hidden[index].asserts if index in hidden else ()
+        hidden[index] = AssertsReport(before + report.asserts)
     for index, (code, task) in enumerate(zip(programs, tasks, strict=True)):
         yield _grade(code, task, visible[index], hidden.get(index)) if code is not None else CodeGrade(NO_CODE)
 

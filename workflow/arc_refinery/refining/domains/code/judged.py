@@ -11,8 +11,9 @@ Objects may be JSON in a text. A test of a program that reads and prints is an a
 
     assert run('3\\n1 2 3\\n') == Printed('6\\n')
 
-`run` gives what the program prints for an input. `Printed` compares as the judges do: words in order, numbers up to
-1e-6. A function's result may be a tuple where a list is expected and, in APPS, the only item of the expected list.
+`run` gives what the program prints for an input; it reads `sys.stdin`, `input` or file 0. `Printed` compares words in
+order: whole numbers exactly, others up to 1e-6, as most judges do. A function's result may be a tuple where a list is
+expected and, in APPS, the only item of the expected list.
 """
 
 import base64
@@ -34,7 +35,7 @@ PRINTED = """class Printed(str):
     __hash__ = str.__hash__
 
     def __eq__(self, other):
-        if not isinstance(other, str):
+        if type(other) is not str:  # a program's own kind of text could be equal to everything
             return False
         words, wanted = other.split(), str(self).split()
         return len(words) == len(wanted) and all(map(self._is_same, words, wanted))
@@ -43,24 +44,37 @@ PRINTED = """class Printed(str):
         if word == wanted:
             return True
         try:
-            return abs(float(word) - float(wanted)) <= 1e-6 * max(1.0, abs(float(wanted)))
+            ours, theirs = (int(text) if text.lstrip("+-").isdigit() else float(text) for text in (word, wanted))
         except ValueError:
             return False
+        if isinstance(theirs, int):
+            return ours == theirs
+        return theirs - theirs == 0 and abs(ours - theirs) <= 1e-6 * max(1.0, abs(theirs))
 """
 _RUN = """
 
 def run(text):
     import io, sys
-    standard, printed = (sys.stdin, sys.stdout), io.BytesIO()
-    given, written = (io.TextIOWrapper(file) for file in (io.BytesIO(text.encode()), printed))
+
+    class Kept(io.BytesIO):
+        def close(self):
+            pass
+
+    standard, printed = (sys.stdin, sys.stdout), Kept()
+    given, written = (io.TextIOWrapper(file, "utf-8") for file in (io.BytesIO(text.encode()), printed))
+
+    def opened(file, *arguments, **named):
+        return given if file in (0, "/dev/stdin") else open(file, *arguments, **named)
+
     sys.stdin, sys.stdout = given, written
     try:
-        exec(_program, {"__name__": "__main__"})
+        exec(_program, {"__name__": "__main__", "open": opened})
     except SystemExit:
         pass
     finally:
         sys.stdin, sys.stdout = standard
-    written.flush()
+    if not written.closed:
+        written.flush()
     return printed.getvalue().decode()
 """
 RUN = "run"
@@ -69,6 +83,10 @@ READS = (
     "its words and numbers count."
 )
 _PYTHON_3 = 3  # in CodeContests
+# which judges of functions have, and starters use
+_IMPORTS = """import bisect, collections, functools, heapq, itertools, math
+from collections import Counter, defaultdict, deque
+from typing import Dict, List, Optional, Set, Tuple"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +94,20 @@ class Judged:
     """What a row has, for a task of domain `code`."""
 
     text: str
+    name: str  # what tests call
     shown: tuple[str, ...]  # tests that the row calls public
     others: tuple[str, ...]
     starter: str
-    solutions: tuple[str, ...]
+    reference: str  # the first solution that Python 3 can read
     is_script: bool
 
 
 def runnable(program: str) -> str:
     """Return a program that reads and prints as one that defines `run`; lines of errors are its own."""
-    if parsed(program) is None:
-        return program  # whose error then says where
+    try:
+        compile(program, "<program>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
+        return program  # whose own error then says where
     return f'_program = compile({program!r}, "<program>", "exec"){_RUN}'
 
 
@@ -120,18 +141,20 @@ def judged(row: Mapping[str, Any], where: str) -> Judged | None:
         text, solutions = text_field(row, "description", where), [code for kind, code in pairs if kind == _PYTHON_3]
     else:
         return None
-    starter = str(row.get("starter_code") or "").strip("\n")
-    as_assert = _call_assert(name, "class Solution" in starter, "input_output" in row) if name else _print_assert
-    shown, others = ([as_assert(*test) for test in tests] for tests in (public, private))
-    others = [test for test in dict.fromkeys(others) if test not in shown]
+    is_method = "class Solution" in (starter := str(row.get("starter_code") or "").strip("\n"))
+    as_assert = _call_assert(name, is_method, "input_output" in row, where) if name else _print_assert
+    shown, others = ({repr(given): as_assert(given, wanted) for given, wanted in tests} for tests in (public, private))
     if not name:
         text, starter = f"{text.strip()}\n\n{READS}", ""
+    elif starter:
+        starter = f"{_IMPORTS}\n\n{starter}"
     return Judged(
         text.strip(),
-        tuple(dict.fromkeys(shown)),
-        tuple(others),
+        "Solution" if is_method else name or RUN,
+        tuple(shown.values()),
+        tuple(test for given, test in others.items() if given not in shown),
         starter,
-        tuple(map(str, solutions)),
+        next((code for code in map(str, solutions) if parsed(code)), ""),
         is_script=not name,
     )
 
@@ -141,10 +164,12 @@ def _print_assert(given: Any, printed: Any) -> str:
     return f"assert run({given!r}) == Printed({printed!r})"
 
 
-def _call_assert(name: str, is_method: bool, is_apps: bool) -> Any:
+def _call_assert(name: str, is_method: bool, is_apps: bool, where: str) -> Any:
     called = f"Solution().{name}" if is_method else name
 
     def written(arguments: Any, result: Any) -> str:
+        if not isinstance(arguments, list):
+            raise InputError(f"{where}: a test calls {name} with {in_words(arguments)}; expected a list of arguments")
         given = ", ".join(map(repr, arguments))
         wanted = [result, *(result[:1] if is_apps and isinstance(result, list) and len(result) == 1 else [])]
         wanted += [tuple(value) for value in wanted if isinstance(value, list)]

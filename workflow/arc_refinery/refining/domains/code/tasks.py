@@ -203,17 +203,22 @@ def _task_of(row: Any, name: str, where: str, n_shown: int | None, n_revealed: i
     if fields and (contest := judged(row, where)):
         name = row_id(row, name, where) if "task_id" in row else _id_of(row, name)
         n_shown = max(len(contest.shown), _DEFAULT_SHOWN) if n_shown is None else n_shown
-        tests = contest.shown + contest.others
-        return CodeTask(
+        task = CodeTask(
             task_id=name,
             text=contest.text,
-            names=(),
+            names=(contest.name,),
+            shown=contest.shown,
+            hidden=contest.others,
+            setup=PRINTED if contest.is_script else "",
+            starter=contest.starter,
+            reference=contest.reference,
+        )
+        tests = contest.shown + tuple(_not_repeating(task, contest.shown, contest.others))
+        return replace(
+            task,
             shown=tests[:n_shown],
             hidden=tests[n_shown + n_revealed :],
             revealable=tests[n_shown : n_shown + n_revealed],
-            setup=PRINTED if contest.is_script else "",
-            starter=contest.starter,
-            reference=next(iter(contest.solutions), ""),
         )
     if "prompt" not in fields:
         found = f"the fields {', '.join(sorted(map(str, fields)))}" if fields else in_words(row)
