@@ -38,6 +38,7 @@ def test_an_attempt_gets_the_answer_that_says_most_about_it(tmp_path: Path) -> N
     decided = Decided(written(tmp_path, rows))
     assert [given(decided, "a", turn, 5) for turn in (1, 2, 3)] == ["of any", "of any in turn 2", "of any"]
     assert [given(decided, "b", turn, 0) for turn in (1, 2, 3)] == ["of b", "first of b in turn 2", "of b"]
+    assert given(decided, "sums/b", 1, 0) == "of b"  # as tool use names it
     assert [given(decided, "b", 2, number) for number in range(4)] == ["first of b in turn 2", ""] * 2
 
 

@@ -20,7 +20,7 @@ from arc_refinery.models.chat import Message
 from arc_refinery.records import Prompt
 from arc_refinery.sampling import endpoint as endpoint_module
 from arc_refinery.sampling.backends import Decoding, no_report
-from arc_refinery.sampling.endpoint import Answer, Endpoint, Gate, Question, ask
+from arc_refinery.sampling.endpoint import Answer, Endpoint, Gate, Question, ask, without_thoughts
 
 DECODING = Decoding(temperature=0.8, top_p=0.9, max_output_tokens=64)
 
@@ -100,9 +100,7 @@ def test_thoughts_are_not_sent_back() -> None:
         {"role": "assistant", "content": said},
         {"role": "user", "content": "wrong"},
     )
-    with serving(lambda body: reply("x")) as server:
-        list(ask(Endpoint.of(model(address=server.address)), questions(1, turns), DECODING, no_report))
-    assert [message["content"] for message in server.asked[0]["messages"]] == ["<think>", "First answer", "wrong"]
+    assert [message["content"] for message in without_thoughts(turns)] == ["<think>", "First answer", "wrong"]
 
 
 @pytest.mark.parametrize(
@@ -226,6 +224,9 @@ def test_a_run_asks_nothing_more_at_its_limit_of_tokens(tmp_path: Path) -> None:
     progress.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "\0\0\n")
     finished = tmp_path / "set/turn2/000.parquet"
     finished.parent.mkdir()
+    for other in ("report/attempts.parquet", "fetched/rows/000.parquet"):
+        (tmp_path / other).parent.mkdir(parents=True)
+        (tmp_path / other).write_bytes(b"of others")
     records.write(finished, Prompt, [], 0, {}, lambda: {records.SERVED_BY: [["there", "m", "", 2, 120, 10]]})
     with serving(lambda body: reply("x")) as server:  # 65 tokens each
         limited = Endpoint.of(model(address=server.address, max_tokens_total=260 + 65 + 1, max_connections=1), tmp_path)

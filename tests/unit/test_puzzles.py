@@ -103,6 +103,9 @@ def test_tools_that_run_python_have_the_puzzle_and_not_the_answers(question: Que
         ("```\n0087\n```\n```\n26\n00\n```", 0.0),
         ("```\n26\n00\n```", 0.0),  # one is missing
         ("```\n26\n0\n```\n```\n0087\n```", 0.0),
+        ("1. Test 1:\n   ```\n   26\n   00\n   ```\n2. ```text\n0087\n\n```", 1.0),
+        ("~~~\r\n26\r\n00\r\n~~~\r\n```\r\n0087", 1.0),
+        ("```\n26\nnot sure\n00\n```\n```\n0087\n```", 0.0),
         ("26\n00", 0.0),
         ("", 0.0),
     ],

@@ -131,13 +131,23 @@ def test_wrong_arguments_are_a_fault_and_go_back_as_an_object(
 
 
 def test_a_call_that_the_server_left_in_the_content_is_run(played: Any) -> None:
-    both = reply(f"Look:\n{WRITTEN}", 9, "stop", {"tool_calls": [call("python", '{"code": "print(7 * 8)"}')]})
-    ((episode,), asked, _) = played(in_order(both, reply("6")))
-    assert [message.content for message in episode.messages if message.role == "tool"] == ["6", "56"]
+    ((episode,), asked, _) = played(in_order(reply(f"Look:\n{WRITTEN}", 9), reply("6")))
+    assert [message.content for message in episode.messages if message.role == "tool"] == ["6"]
+    said, result = asked[1]["messages"][1:]
+    assert said == {"role": "assistant", "content": f"Look:\n{WRITTEN}"}
+    assert (result["role"], len(result["tool_call_id"])) == ("tool", 9)
+
+
+@pytest.mark.parametrize("content", ["I use a <tool_call> tag.", "<think>\nhm <tool_call>", WRITTEN, None])
+def test_calls_that_the_server_read_are_all_and_each_has_a_result(played: Any, content: str | None) -> None:
+    calls = [call("calculator", '{"expression": "2*3"}}</tool_call><tool_call>{', "a1"), PRODUCT | {"id": "a2"}]
+    first = reply(content, 9, "tool_calls", {"tool_calls": calls})
+    ((episode,), asked, _) = played(in_order(first, reply("6")))
+    assert [one.fault for one in episode.calls] == ["malformed", ""]
     said, *results = asked[1]["messages"][1:]
-    assert said["content"] == f"Look:\n{WRITTEN}"
-    assert len(said["tool_calls"]) == 1
-    assert [result["tool_call_id"] for result in results][1:] == ["a1"]
+    assert said["content"] == (content or "")
+    assert [one["tool_call_id"] for one in results] == [one["id"] for one in said["tool_calls"]] == ["a1", "a2"]
+    assert episode.reward == 1.0
 
 
 @pytest.mark.parametrize(
@@ -160,7 +170,7 @@ def test_with_a_format_the_system_message_describes_the_tools(played: Any, name:
     assert ("<function=calculator>" in system) == (name == "qwen-xml")
     assert '"name": "python"' in system
     assert asked[1]["messages"][2:] == [
-        {"role": "assistant", "content": written},
+        {"role": "assistant", "content": f"<think>\nhm\n</think>\n\n{written}"},
         {"role": "user", "content": "<tool_response>\n6\n</tool_response>"},
     ]
 
@@ -177,6 +187,11 @@ def test_an_episode_ends_at_its_limit_of_tokens(played: Any) -> None:
     ((episode,), asked, _) = played(lambda body: product, max_turn_tokens=50, max_episode_tokens=80)
     assert [body["max_tokens"] for body in asked] == [50, 40]
     assert (episode.ending, episode.n_tokens, episode.answer, episode.reward) == ("tokens", 80, "", 0.0)
+
+
+def test_a_server_that_does_not_know_the_limit_gives_no_longer_answers(played: Any) -> None:
+    ((episode,), _, _) = played(lambda body: reply("#### 6", 120))
+    assert (episode.ending, episode.reward) == ("truncated", 0.0)
 
 
 def test_a_cut_answer_is_none_and_a_prompt_without_room_ends_the_episode(played: Any) -> None:
@@ -248,3 +263,23 @@ def test_a_file_decides_the_messages_of_an_episode(tmp_path: Path, played: Any) 
     assert [row[3] for row in notes[records.SERVED_BY]] == [6]
     answers.write_text(answers.read_text().replace("#### 5", "#### 6"))
     assert [episode.reward for episode in played(None, n=4, model=model)[0]] == [1.0] * 4
+
+
+def test_an_interrupted_episode_keeps_the_results_that_the_model_has_read(played: Any) -> None:
+    is_down = True
+    clock = call("python", json.dumps({"code": "import time\nprint(time.time_ns())"}))
+
+    def script(body: dict[str, Any]) -> Any:
+        said = [message for message in body["messages"] if message["role"] == "tool"]
+        if len(said) == 2:
+            return Fault(401) if is_down else reply(said[0]["content"])
+        return reply(None, 7, "tool_calls", {"tool_calls": [clock]})
+
+    with pytest.raises(Exception, match="401"):
+        played(script)
+    is_down = False
+    ((episode,), asked, _) = played(script)
+    assert len(asked) == 1
+    results = [message.content for message in episode.messages if message.role == "tool"]
+    assert results == [message["content"] for message in asked[0]["messages"] if message["role"] == "tool"]
+    assert episode.messages[-1].content == results[0]

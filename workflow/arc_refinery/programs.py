@@ -33,7 +33,7 @@ _OPENING = re.compile(
 
 def last_program(text: str, wanted: Collection[str]) -> str | None:
     """Return the program of an answer, or None without a block; `wanted` are names that it should define."""
-    blocks = _blocks(text.replace("\r\n", "\n"))
+    blocks = blocks_of(text.replace("\r\n", "\n"))
     tagged = [code for tag, code, _ in blocks if tag in _TAGS]
     candidates = tagged or [code for tag, code, _ in blocks if not tag]
     defining = (code for code in reversed(candidates) if not defined_names(code).isdisjoint(wanted))
@@ -42,7 +42,7 @@ def last_program(text: str, wanted: Collection[str]) -> str | None:
 
 def last_block(text: str) -> tuple[str | None, bool]:
     """Return the code of the last block, in Python if there is one, else in a language; and whether it ends."""
-    blocks = _blocks(text.replace("\r\n", "\n"))
+    blocks = blocks_of(text.replace("\r\n", "\n"))
     ranked = sorted(blocks, key=lambda block: (block[0] in _TAGS, bool(block[0])))  # stable: the last one is last
     return ranked[-1][1:] if ranked else (None, False)
 
@@ -72,7 +72,7 @@ def likeness(program: str, other: str) -> float:
     return SequenceMatcher(None, words, others, autojunk=False).ratio()
 
 
-def _blocks(text: str) -> list[tuple[str, str, bool]]:
+def blocks_of(text: str) -> list[tuple[str, str, bool]]:
     """Return all blocks that are not blank: lower-case tag, dedented code, whether a fence closes it."""
     blocks: list[tuple[str, str, bool]] = []
     start = 0

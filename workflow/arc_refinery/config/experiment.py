@@ -167,7 +167,8 @@ class Experiment(Strict):
     @property
     def expected_cost(self) -> str:
         """What a server is asked at most, as a line; empty if none is, or the number of tasks is not known."""
-        if not self.model.has_address or not (most := self.most_answers):
+        is_limited = self.model.extra_body.get("max_tokens", 0) is not None
+        if not (self.model.has_address and is_limited and (most := self.most_answers)):
             return ""
         n, length = most
         prices = self.model.prices

@@ -64,7 +64,8 @@ class Decided:
 
     def _of(self, question: Question) -> str:
         task, turn = question.task_id, question.turn
-        for key in ((task, turn), (task, None), (None, turn), (None, None)):
+        bare = task.partition("/")[2] or task  # in tool use, behind the set's name
+        for key in ((task, turn), (task, None), (bare, turn), (bare, None), (None, turn), (None, None)):
             if texts := self._answers.get(key):
                 return texts[question.number % len(texts)]
         raise InputError(

@@ -104,6 +104,16 @@ class Endpoint:
         return endpoint
 
 
+def without_thoughts(messages: Sequence[Message]) -> list[Message]:
+    """Return a conversation as servers with a reasoning parser expect it: thoughts are not part of earlier answers."""
+    return [
+        Message(role="assistant", content=after_thought(message["content"]).lstrip("\n"))
+        if message["role"] == "assistant"
+        else message
+        for message in messages
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     question_id: str
@@ -149,7 +159,8 @@ def served_by(answers: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
 
 def _n_tokens_used(run: Path) -> int:
     """Return the tokens of all answers in a run's folder: of finished files, and of jobs that were interrupted."""
-    noted = [row[-2:] for path in run.rglob("*.parquet") for row in records.notes(path).get(records.SERVED_BY, ())]
+    shards = (path for path in run.rglob("[0-9][0-9][0-9].parquet") if "fetched" not in path.parts)
+    noted = [row[-2:] for path in shards for row in records.notes(path).get(records.SERVED_BY, ())]
     entries = (entry for path in run.rglob(".progress/*.jsonl") for entry in entries_of(path))
     values = (value for entry in entries for value in entry.values())
     answers = (answer for value in values for answer in (value if isinstance(value, list) else [value]))
@@ -299,7 +310,7 @@ async def _request(
 ) -> Answer:
     body = {
         "model": endpoint.model,
-        "messages": [_as_sent(message) for message in question.messages],
+        "messages": list(question.messages),
         "max_tokens": decoding.max_output_tokens,
         "temperature": decoding.temperature,
         "top_p": decoding.top_p,
@@ -320,13 +331,6 @@ async def _request(
             raise
         gate.widen()
         return answer
-
-
-def _as_sent(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message without thoughts: servers with a reasoning parser expect none in what the model said before."""
-    if message["role"] != "assistant":
-        return message
-    return {**message, "content": after_thought(message["content"]).lstrip("\n")}
 
 
 async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mapping[str, Any]) -> Answer:

@@ -191,7 +191,7 @@ def _asking(
     if adapter is not None:
         raise InputError(f"{adapter}: an adapter cannot be sent to a server; serve the model with it under a name")
     from arc_refinery.sampling.decided import answered
-    from arc_refinery.sampling.endpoint import Endpoint, Question
+    from arc_refinery.sampling.endpoint import Endpoint, Question, without_thoughts
 
     endpoint = Endpoint.of(model, run) if model.has_address else None
 
@@ -203,7 +203,7 @@ def _asking(
             for attempt_id in _attempt_ids(prompt):
                 seed = stream_seed(decoding.seed, "sample", attempt_id) % 2**31
                 at = (prompt.task_id, prompt.turn, n_before[prompt.task_id])
-                questions.append(Question(attempt_id, prompt.messages, seed, {}, *at))
+                questions.append(Question(attempt_id, without_thoughts(prompt.messages), seed, {}, *at))
                 n_before[prompt.task_id] += 1
         missing = [question for question in questions if question.question_id not in done_ids]
         for attempt_id, answer in answered(model, missing, decoding, report, endpoint):

