@@ -18,8 +18,8 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Questions
+from arc_refinery.tool_use.grading.puzzles import question_text, setup_of
 from arc_refinery.tool_use.grading.rewards import grade_episodes
-from arc_refinery.tool_use.questions.puzzles import question_text, setup_of
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 

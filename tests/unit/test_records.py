@@ -416,7 +416,10 @@ QUESTION = make_question(kind="code_exec", asserts=Asserts(()))
         ),
         (with_detail(PROMPT, train=()), f"{PROMPT.prompt_id}: column 'train' is empty, expected at least one pair"),
         (QUESTION, "q: column 'asserts' is empty, expected at least one assert for the kind code_exec"),
-        (make_question(kind="magic"), "q: column 'kind' is 'magic', expected one of gsm8k, code_exec, exact_match"),
+        (
+            make_question(kind="magic"),
+            "q: column 'kind' is 'magic', expected one of gsm8k, code_exec, exact_match, arc",
+        ),
         (
             Conversation("q", (Segment("?", False), Segment("", True)), 0),
             "q: column 'segments' has no text that is sampled, expected at least one",

@@ -13,7 +13,7 @@ from row_files import each_format
 from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
-from arc_refinery.tool_use.config.experiment import Form
+from arc_refinery.tool_use.config.experiment import RowForm
 from arc_refinery.tool_use.questions.data import questions_from_file
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
@@ -84,7 +84,7 @@ def test_rows_of_text(tmp_path: Path):
     ],
 )
 def test_a_field_that_matters_and_is_not_used_is_logged_once(
-    tmp_path: Path, form: Form, row: Any, field: str, caplog: pytest.LogCaptureFixture, wording: Wording
+    tmp_path: Path, form: RowForm, row: Any, field: str, caplog: pytest.LogCaptureFixture, wording: Wording
 ):
     rows = [row | {"task_id": number} for number in range(3)] + [row | {field.strip("'"): None}]
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
@@ -124,7 +124,7 @@ def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.L
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(
-    tmp_path: Path, form: Form, row: Any, field: str, symptom: str, wording: Wording
+    tmp_path: Path, form: RowForm, row: Any, field: str, symptom: str, wording: Wording
 ):
     good = {"gsm8k": SUM, "mbpp": MBPP, "text": {"question": "q", "answer": "a"}}[form]
     path = write_jsonl(tmp_path / "rows.jsonl", [good, row])

@@ -127,10 +127,10 @@ class Experiment(Strict):
     def faults_of_contents(self) -> list[str]:
         """Return what is wrong inside files that the config names."""
         if self.model.answers_file:
-            from arc_refinery.sampling.decided import Decided
+            from arc_refinery.config.answers import read_decided  # imports pyarrow
 
             try:
-                Decided(self.model.answers_file)
+                read_decided(self.model.answers_file)
             except InputError as error:
                 return [str(error)]
         return []

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from arc_refinery.config import ModelConfig
+from arc_refinery.config.answers import read_decided
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
-from arc_refinery.rows import read_rows, text_field
 from arc_refinery.sampling.backends import Decoding, Report
 from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
-
-_FIELDS = {"task_id", "turn", "answer"}
 
 
 def answered(
@@ -36,24 +34,9 @@ def identity(model: ModelConfig) -> dict[str, str]:
 
 
 class Decided:
-    """The answers of a file; raises `InputError` for a row that is none."""
-
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.fingerprint = content_hash([path])[:12]
-        self._answers: dict[tuple[str | None, int | None], list[str]] = {}  # by task and turn; None: any
-        for number, row in enumerate(read_rows(path), 1):
-            where = f"{path}: row {number}"
-            answer = text_field(row, "answer", where, or_empty=True)
-            task = text_field(row, "task_id", where) if "task_id" in row else None
-            turn = row.get("turn")
-            if turn is not None and not (type(turn) is int and turn > 0):
-                raise InputError(f"{where}: field 'turn' is {turn!r:.60}; expected a number from 1, or no such field")
-            if others := row.keys() - _FIELDS:
-                raise InputError(f"{where}: field {min(others)!r} is not known; expected {', '.join(sorted(_FIELDS))}")
-            self._answers.setdefault((task, turn), []).append(answer)
-        if not self._answers:
-            raise InputError(f"{path}: has no rows; expected one answer per line")
+        """Read a file; raises `InputError` for a row that is no answer."""
+        self.path, self.fingerprint, self._answers = path, content_hash([path])[:12], read_decided(path)
 
     def answers(self, questions: Sequence[Question]) -> Iterator[tuple[str, Answer]]:
         for question in questions:

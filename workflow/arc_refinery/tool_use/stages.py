@@ -34,7 +34,7 @@ from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurement
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.questions.puzzles import setup_of
+from arc_refinery.tool_use.grading.puzzles import setup_of
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox

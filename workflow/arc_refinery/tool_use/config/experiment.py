@@ -41,7 +41,8 @@ from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
-Form = Literal["gsm8k", "mbpp", "text", "arc"]  # form of a set's rows (tool_use/questions/data.py)
+RowForm = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
+Form = Literal[RowForm, "arc"]
 ToolName = Literal["calculator", "execute_code", "python", "read_file"]
 SOURCES: Mapping[Form, tuple[str, ...]] = {
     "gsm8k": ("generator", "file", "hub"),

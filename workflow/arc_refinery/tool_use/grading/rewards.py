@@ -17,7 +17,7 @@ from arc_refinery.sandbox import Executor, Program
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.answers import final_number, final_text, normalized
-from arc_refinery.tool_use.questions.puzzles import grids_of, is_right, program_of, puzzle_of
+from arc_refinery.tool_use.grading.puzzles import grids_of, is_right, program_of, puzzle_of
 
 
 @dataclass(frozen=True, slots=True)

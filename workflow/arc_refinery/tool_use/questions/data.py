@@ -21,7 +21,7 @@ from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.rows import numbered, read_rows, text_field
-from arc_refinery.tool_use.config.experiment import Form
+from arc_refinery.tool_use.config.experiment import RowForm
 from arc_refinery.tool_use.grading.answers import final_number, normalized
 
 logger = logging.getLogger(__name__)
@@ -31,14 +31,14 @@ SHOWN_TEST = "\nOne of its tests: "  # behind the text of a row of MBPP
 _NOT_SHOWN = dict.fromkeys(
     ("choices", "options", "context", "passage"), "the question does not show it; add it to its text"
 )
-_UNUSED: dict[Form, dict[str, str]] = {
+_UNUSED: dict[RowForm, dict[str, str]] = {
     "gsm8k": _NOT_SHOWN,
     "mbpp": {"test": TEST_IS_UNUSED},
     "text": _NOT_SHOWN | {"aliases": "only answer counts as correct"},
 }
 
 
-def questions_from_file(path: Path, form: Form) -> Iterator[Question]:
+def questions_from_file(path: Path, form: RowForm) -> Iterator[Question]:
     """Yield the questions of a file of rows, in order; raise `InputError` for a bad row.
 
     At the end, log which fields that matter are not used.
@@ -81,7 +81,7 @@ def text_question(row: Any, name: str, where: str) -> Question:
     return Question(name, text_field(row, "question", where), "exact_match", answer)
 
 
-READERS: dict[Form, Callable[[Any, str, str], Question]] = {
+READERS: dict[RowForm, Callable[[Any, str, str], Question]] = {
     "gsm8k": gsm8k_question,
     "mbpp": mbpp_question,
     "text": text_question,

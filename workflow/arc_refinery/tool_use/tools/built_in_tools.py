@@ -11,7 +11,7 @@ from arc_refinery.sandbox import Outcome, Script, Status
 from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, whole_characters
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import text_signature
-from arc_refinery.tool_use.questions.puzzles import IN_TOOL
+from arc_refinery.tool_use.grading.puzzles import IN_TOOL
 from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate
 
 MAX_FILE_BYTES = 2**16

