@@ -16,8 +16,8 @@ import os
 import re
 import socket
 import time
-from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from itertools import islice
@@ -249,6 +249,33 @@ class Gate:
         return True
 
 
+class _Clients:
+    """Clients with one connection each: a pool of httpx looks through all of its connections at each request."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers, self._context = headers, httpx.create_ssl_context()
+        self._all: list[httpx.AsyncClient] = []
+        self._free: list[httpx.AsyncClient] = []
+
+    @contextmanager
+    def one(self) -> Iterator[httpx.AsyncClient]:
+        client = self._free.pop() if self._free else self._new()
+        try:
+            yield client
+        finally:
+            self._free.append(client)
+
+    def _new(self) -> httpx.AsyncClient:
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        transport = httpx.AsyncHTTPTransport(verify=self._context, socket_options=KEEP_ALIVE)
+        self._all.append(httpx.AsyncClient(transport=transport, timeout=timeout, headers=self._headers))
+        return self._all[-1]
+
+    async def close(self) -> None:
+        for client in self._all:
+            await client.aclose()
+
+
 def ask(
     endpoint: Endpoint, questions: Sequence[Question], decoding: Decoding, report: Report
 ) -> Generator[tuple[str, Answer]]:
@@ -256,42 +283,39 @@ def ask(
     waiting = iter(questions)
 
     gate = Gate(endpoint.max_connections)
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=endpoint.max_connections)
-    client = httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(limits=limits, socket_options=KEEP_ALIVE),
-        timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-        headers=endpoint.headers,
-    )
+    clients = _Clients(endpoint.headers)
 
     async def answered(question: Question) -> tuple[str, Answer]:
         try:
-            answer: Answer = await retrying.copy()(_request, client, endpoint, gate, question, decoding)
+            answer: Answer = await retrying.copy()(_request, clients, endpoint, gate, question, decoding)
         except _TryAgain as error:
             raise InputError(
                 f"{endpoint.address}: gave no answer in {endpoint.n_tries} tries, at last: {error}. {KEPT}"
             ) from None
         return question.question_id, answer
 
-    async def first_of(tasks: "set[asyncio.Task[tuple[str, Answer]]]") -> Any:
-        return await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(_TryAgain), wait=_wait, stop=stop_after_attempt(endpoint.n_tries), reraise=True
     )
     with asyncio.Runner() as runner:  # cancels what is under way if this generator is closed
+        loop, ended = runner.get_loop(), asyncio.Queue[asyncio.Task[tuple[str, Answer]]]()
         pending: set[asyncio.Task[tuple[str, Answer]]] = set()
         while True:
             free = endpoint.max_connections - len(pending) if endpoint.allowance.left > 0 else 0
-            pending |= {runner.get_loop().create_task(answered(question)) for question in islice(waiting, free)}
+            for question in islice(waiting, free):
+                task = loop.create_task(answered(question))
+                task.add_done_callback(ended.put_nowait)
+                pending.add(task)
             if not pending:
                 break
-            done, pending = runner.run(first_of(pending))
+            done = [runner.run(ended.get()), *(ended.get_nowait() for _ in range(ended.qsize()))]
+            pending -= set(done)
             for task in sorted(done, key=lambda task: task.exception() is not None):  # answers before a failure
                 question_id, answer = task.result()
                 endpoint.allowance.left -= answer.n_prompt_tokens + answer.n_tokens
                 report(0, answer.n_tokens)
                 yield question_id, answer
-        runner.run(client.aclose())
+        runner.run(clients.close())
     if next(waiting, None):
         raise InputError(
             f"the answers so far have {endpoint.allowance.total - endpoint.allowance.left:,.0f} tokens, and "
@@ -306,7 +330,7 @@ def _wait(state: RetryCallState) -> float:
 
 
 async def _request(
-    client: httpx.AsyncClient, endpoint: Endpoint, gate: Gate, question: Question, decoding: Decoding
+    clients: "_Clients", endpoint: Endpoint, gate: Gate, question: Question, decoding: Decoding
 ) -> Answer:
     body = {
         "model": endpoint.model,
@@ -321,7 +345,8 @@ async def _request(
     sent = {key: value for key, value in body.items() if value is not None}
     async with gate.entered() as entered_at:
         try:
-            answer = await _answer_of(client, endpoint, sent)
+            with clients.one() as client:
+                answer = await _answer_of(client, endpoint, sent)
         except _TryAgain as error:
             if gate.narrow(entered_at, error.wait):
                 logger.warning(
