@@ -172,7 +172,7 @@ class Experiment(Strict):
             return ""
         n, length = most
         prices = self.model.prices
-        cost = f", {prices.of(0, n * length):,.2f} at the config's prices" if prices else ""
+        cost = f", {prices.of(0, n * length)} at the config's prices" if prices else ""
         return f"A server is asked for at most {n:,} x {length:,} tokens{cost}; what it reads comes on top."
 
     def sources(self) -> Iterable[Download | None]:

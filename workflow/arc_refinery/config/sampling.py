@@ -70,8 +70,10 @@ class Prices(Strict):
     prompt: NonNegativeFloat = Field(description="Of a million tokens that the model reads.")
     completion: NonNegativeFloat = Field(description="Of a million tokens that it writes.")
 
-    def of(self, n_prompt_tokens: int, n_tokens: int) -> float:
-        return (self.prompt * n_prompt_tokens + self.completion * n_tokens) / 1e6
+    def of(self, n_prompt_tokens: int, n_tokens: int) -> str:
+        """Return what tokens cost, small sums to two digits."""
+        cost = (self.prompt * n_prompt_tokens + self.completion * n_tokens) / 1e6
+        return f"{cost:,.2f}" if cost >= 0.1 or not cost else f"{cost:.2g}"
 
 
 class ModelConfig(Strict):

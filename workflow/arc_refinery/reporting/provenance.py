@@ -110,7 +110,7 @@ def servers(experiment: Experiment, folder: Path) -> tuple[str, str]:
     )
     _, n_read, n_written = map(sum, zip(*sums.values(), strict=True))
     prices = experiment.model.prices
-    cost = f", which cost {prices.of(n_read, n_written):,.2f} at the config's prices" if prices else ""
+    cost = f", which cost {prices.of(n_read, n_written)} at the config's prices" if prices else ""
     models = {server[1:] for server in sums if any(server[1:])}  # a prompt without room names none
     return (
         f"A server answered: {listed}. It read {n_read:,} tokens and wrote {n_written:,}{cost}. Another run gives "
