@@ -10,6 +10,7 @@ from messages import Wording
 
 from arc_refinery.config import ConfigError, check_files, validate_experiment
 from arc_refinery.errors import InputError
+from arc_refinery.sampling.backends import Decoding, no_report
 from arc_refinery.sampling.decided import Decided
 from arc_refinery.sampling.endpoint import Question
 
@@ -22,7 +23,7 @@ def written(folder: Path, rows: Sequence[Any]) -> Path:
 
 def given(decided: Decided, task: str, turn: int, number: int) -> str:
     question = Question("q", [{"role": "user", "content": "two words"}], 0, {}, task, turn, number)
-    ((name, answer),) = decided.answers([question])
+    ((name, answer),) = decided.answers([question], Decoding(1.0, 1.0, 64), no_report)
     assert (name, answer.n_prompt_tokens, answer.n_tokens) == ("q", 2, len(answer.text.split()))
     return answer.text
 

@@ -2,11 +2,18 @@
 
 from pathlib import Path
 
+from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.errors import InputError
+from arc_refinery.files import content_hash
 from arc_refinery.rows import read_rows, text_field
 
 Decided = dict[tuple[str | None, int | None], list[str]]  # answers by task and turn; None: any
 _FIELDS = {"task_id", "turn", "answer"}
+
+
+def identity(model: ModelConfig) -> dict[str, str]:
+    """Return what decides answers beside the settings: what the file has."""
+    return {"answers": content_hash([model.answers_file])} if model.answers_file else {}
 
 
 def read_decided(path: Path) -> Decided:

@@ -42,6 +42,7 @@ from arc_refinery.records.refining import (
     ReferenceLogprob,
     Verdict,
     attempt_id,
+    by_server,
 )
 from arc_refinery.records.schemas import Record, RecordClass, schema
 from arc_refinery.records.tool_use import Call, Conversation, Episode, Question, Segment

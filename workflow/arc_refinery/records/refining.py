@@ -9,8 +9,9 @@ verdict    status "ok", score 0.0, solved False
 prompt     "mirror/refine-turn2-000", parent_id "mirror/turn1-000/001", messages: the question, the completion, feedback
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from arc_refinery.models.chat import Message
 from arc_refinery.records.tool_use import Segment
@@ -45,6 +46,15 @@ def attempt_id(prompt_id: str, number: int) -> str:
 TOO_LONG = "too_long"  # reason of an empty answer: a server had no room for the prompt
 # note of answers of a server: [[address, model, fingerprint, number of answers, tokens of prompts, of answers], ...]
 SERVED_BY = "served_by"
+
+
+def by_server(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """Return rows of such a note with one for each server: their counts are added."""
+    sums: dict[tuple[str, ...], list[int]] = {}
+    for address, model, fingerprint, *counts in rows:
+        before = sums.setdefault((address, model, fingerprint), [0] * len(counts))
+        before[:] = map(sum, zip(before, counts, strict=True))
+    return [[*server, *counts] for server, counts in sorted(sums.items())]
 
 
 @dataclass(frozen=True, slots=True)

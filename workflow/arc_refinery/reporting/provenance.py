@@ -95,23 +95,21 @@ def servers(experiment: Experiment, folder: Path) -> tuple[str, str]:
     """Return a sentence on the servers that answered and a warning if they changed; empty without servers."""
     if not experiment.model.is_served:
         return "", ""
-    sums: dict[tuple[str, ...], list[int]] = {}
-    for path in _sampled(experiment, folder):
-        for address, model, fingerprint, *counts in notes_of(path).get(records.SERVED_BY, []):
-            before = sums.setdefault((address, model, fingerprint), [0, 0, 0])
-            before[:] = map(sum, zip(before, counts, strict=True))
+    rows = records.by_server(
+        row for path in _sampled(experiment, folder) for row in notes_of(path).get(records.SERVED_BY, [])
+    )
     if answers := experiment.model.answers_file:
-        hashes = ", ".join(f"`{fingerprint}`" for _, _, fingerprint in sums)
+        hashes = ", ".join(f"`{fingerprint}`" for _, _, fingerprint, *_ in rows)
         return f"No model answered: the file `{answers}` (hash {hashes}) decides the answers.", ""
     listed = "; ".join(
         f"`{model or experiment.model.path}` at {address}{f', fingerprint `{fingerprint}`' * bool(fingerprint)} "
-        f"({counts[0]:,} answers)"
-        for (address, model, fingerprint), counts in sorted(sums.items())
+        f"({n:,} answers)"
+        for address, model, fingerprint, n, *_ in rows
     )
-    _, n_read, n_written = map(sum, zip(*sums.values(), strict=True))
+    n_read, n_written = (sum(row[column] for row in rows) for column in (-2, -1))
     prices = experiment.model.prices
     cost = f", which cost {prices.of(n_read, n_written)} at the config's prices" if prices else ""
-    models = {server[1:] for server in sums if any(server[1:])}  # a prompt without room names none
+    models = {tuple(row[1:3]) for row in rows if any(row[1:3])}  # a prompt without room names none
     return (
         f"A server answered: {listed}. It read {n_read:,} tokens and wrote {n_written:,}{cost}. Another run gives "
         "other answers, because servers compute what comes together.",

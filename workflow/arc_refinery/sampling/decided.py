@@ -7,7 +7,8 @@ Several answers of a task in a turn are those of its attempts, one after the oth
 use, a task is a question, and a turn a message of the model. Tokens are words.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from arc_refinery.config import ModelConfig
@@ -17,20 +18,14 @@ from arc_refinery.files import content_hash
 from arc_refinery.sampling.backends import Decoding, Report
 from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
 
-
-def answered(
-    model: ModelConfig, questions: Sequence[Question], decoding: Decoding, report: Report, endpoint: Endpoint | None
-) -> Iterable[tuple[str, Answer]]:
-    """Return the answers of a server, or of a file if there is none."""
-    if endpoint:
-        return ask(endpoint, questions, decoding, report)
-    assert model.answers_file
-    return Decided(model.answers_file).answers(questions)
+Ask = Callable[[Sequence[Question], Decoding, Report], Iterable[tuple[str, Answer]]]
 
 
-def identity(model: ModelConfig) -> dict[str, str]:
-    """Return what decides the answers beside the settings: what the file has."""
-    return {"answers": content_hash([model.answers_file])} if model.answers_file else {}
+def open_answers(model: ModelConfig, run: Path | None) -> Ask:
+    """Return what answers questions: a server (`Endpoint.of`), or a file."""
+    if model.answers_file:
+        return Decided(model.answers_file).answers
+    return partial(ask, Endpoint.of(model, run))
 
 
 class Decided:
@@ -38,7 +33,9 @@ class Decided:
         """Read a file; raises `InputError` for a row that is no answer."""
         self.path, self.fingerprint, self._answers = path, content_hash([path])[:12], read_decided(path)
 
-    def answers(self, questions: Sequence[Question]) -> Iterator[tuple[str, Answer]]:
+    def answers(
+        self, questions: Sequence[Question], decoding: Decoding, report: Report
+    ) -> Iterator[tuple[str, Answer]]:
         for question in questions:
             text = self._of(question)
             n_read = sum(len(message["content"].split()) for message in question.messages)

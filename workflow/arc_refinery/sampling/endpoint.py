@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from functools import cache
 from itertools import islice
 from math import inf
 from pathlib import Path
@@ -150,11 +151,10 @@ class Answer:
 
 def served_by(answers: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
     """Return who gave answers, as the note `served_by` says it; each is the dictionary of an `Answer`."""
-    sums: dict[tuple[str, ...], list[int]] = {}
-    for answer in answers:
-        counts = sums.setdefault((answer["address"], answer["model"], answer["fingerprint"]), [0, 0, 0])
-        counts[:] = map(sum, zip(counts, (1, answer["n_prompt_tokens"], answer["n_tokens"]), strict=True))
-    return [[*server, *counts] for server, counts in sorted(sums.items())]
+    names = ("address", "model", "fingerprint"), ("n_prompt_tokens", "n_tokens")
+    return records.by_server(
+        [*(answer[name] for name in names[0]), 1, *(answer[name] for name in names[1])] for answer in answers
+    )
 
 
 def _n_tokens_used(run: Path) -> int:
@@ -249,11 +249,14 @@ class Gate:
         return True
 
 
+_ssl_context = cache(httpx.create_ssl_context)  # reads all authorities
+
+
 class _Clients:
     """Clients with one connection each: a pool of httpx looks through all of its connections at each request."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers, self._context = headers, httpx.create_ssl_context()
+        self._headers = headers
         self._all: list[httpx.AsyncClient] = []
         self._free: list[httpx.AsyncClient] = []
 
@@ -267,7 +270,7 @@ class _Clients:
 
     def _new(self) -> httpx.AsyncClient:
         timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        transport = httpx.AsyncHTTPTransport(verify=self._context, socket_options=KEEP_ALIVE)
+        transport = httpx.AsyncHTTPTransport(verify=_ssl_context(), socket_options=KEEP_ALIVE)
         self._all.append(httpx.AsyncClient(transport=transport, timeout=timeout, headers=self._headers))
         return self._all[-1]
 

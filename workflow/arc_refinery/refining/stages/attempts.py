@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, ModelConfig, NonNegativeInt, PositiveInt, Sandbox, Seed, marked
+from arc_refinery.config.answers import identity
 from arc_refinery.errors import InputError, NoRoomError, NotFiniteError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Attempt, Prompt
@@ -106,15 +107,12 @@ def sample_shard(
         if model.is_served
         else _sampling(prompts, model, adapter, decoding, tasks_per_batch)
     )
-    settings: dict[str, Any] = {
+    settings = {
         "progress": 2,  # counts up when the form of an entry changes, or how floats are summed
         **attempt_settings(model, decoding, tasks_per_batch),
+        **identity(model),
         "prompts": [(prompt.prompt_id, prompt.text, prompt.n_predictions) for prompt in prompts],
     }
-    if model.is_served:
-        from arc_refinery.sampling.decided import identity
-
-        settings |= identity(model)
     n_attempts = sum(prompt.n_predictions for prompt in prompts)
     completions: Entry = {}
     for entry in resumed(output, settings, adapter, n_attempts, "attempt", compute):
@@ -190,10 +188,10 @@ def _asking(
     """Return what asks a server for the missing attempts: an entry per answer, so that none is paid twice."""
     if adapter is not None:
         raise InputError(f"{adapter}: an adapter cannot be sent to a server; serve the model with it under a name")
-    from arc_refinery.sampling.decided import answered
-    from arc_refinery.sampling.endpoint import Endpoint, Question, without_thoughts
+    from arc_refinery.sampling.decided import open_answers
+    from arc_refinery.sampling.endpoint import Question, without_thoughts
 
-    endpoint = Endpoint.of(model, run) if model.has_address else None
+    answered = open_answers(model, run)
 
     def asked(done: Sequence[Entry], report: Report) -> Iterator[Entry]:
         done_ids = {attempt_id for entry in done for attempt_id in entry}
@@ -206,7 +204,7 @@ def _asking(
                 questions.append(Question(attempt_id, without_thoughts(prompt.messages), seed, {}, *at))
                 n_before[prompt.task_id] += 1
         missing = [question for question in questions if question.question_id not in done_ids]
-        for attempt_id, answer in answered(model, missing, decoding, report, endpoint):
+        for attempt_id, answer in answered(missing, decoding, report):
             yield {attempt_id: [asdict(answer) | {"text": answer.text}]}
 
     return asked

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from arc_refinery import records
+from arc_refinery.config.answers import identity
 from arc_refinery.models.chat import SERVED, Message, without_marks
 from arc_refinery.records.tool_use import Episode, EpisodeMessage, Question
 from arc_refinery.sampling import endpoint as server
 from arc_refinery.sampling.backends import Decoding, Report
-from arc_refinery.sampling.decided import answered, identity
+from arc_refinery.sampling.decided import open_answers
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.calls.formats import FORMATS, HERMES, CallFormat
@@ -193,7 +194,7 @@ def run_shard(
     in_shard = [(question, number) for batch in batches for question in batch for number in range(setup.n_predictions)]
     names = [records.attempt_id(question.question_id, number) for question, number in in_shard]
     at = dict(zip(names, in_shard, strict=True))
-    endpoint = server.Endpoint.of(setup.model, run) if setup.model.has_address else None
+    answered = open_answers(setup.model, run)
     limits, renderer = setup.generation, setup.renderer
     decoding = Decoding(limits.temperature, limits.top_p, limits.max_turn_tokens)
 
@@ -213,7 +214,7 @@ def run_shard(
         }
         while running:
             missing = [asked(name, rollout) for name, rollout in running.items() if _turn(name, rollout) not in known]
-            for turn_name, answer in answered(setup.model, missing, decoding, report, endpoint):
+            for turn_name, answer in answered(missing, decoding, report):
                 known[turn_name] = asdict(answer)
                 yield {turn_name: known[turn_name]}
             turns = [
