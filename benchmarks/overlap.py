@@ -15,9 +15,9 @@ from pathlib import Path
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Problem, Task
 from arc_refinery.config import Sandbox, load_experiment
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.demonstrations import transform_program
-from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES, generated, tasks_of_set
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.demonstrations import transform_program
+from arc_refinery.domains.arc.sources import GENERATED_EXAMPLES, generated, tasks_of_set
 from arc_refinery.sandbox import Executor, Program
 
 CONFIG = Path(__file__).parents[1] / "config/seeds-demo.yaml"

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
-from arc_refinery.refining.domains.arc.demonstrations import transform_program
+from arc_refinery.domains.arc.demonstrations import transform_program
 from arc_refinery.sandbox import Executor, Limits, Program, Status
 
 WAYS = (1, 32)  # programs per child

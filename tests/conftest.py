@@ -21,7 +21,7 @@ from hub import Hub
 from messages import pytest_addoption, wording  # noqa: F401 (for pytest)
 from xdist.scheduler import LoadScopeScheduling
 
-from arc_refinery.refining.prompts import Renderer
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.sandbox import Executor, Limits
 
 IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ

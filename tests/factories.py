@@ -15,15 +15,15 @@ import numpy as np
 from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import Grid, fingerprint
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.domains.arc.config import Showing
+from arc_refinery.domains.arc.domain import Domain
+from arc_refinery.domains.arc.prompts import Template
+from arc_refinery.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.config import Showing
-from arc_refinery.refining.domains.arc.domain import Domain
-from arc_refinery.refining.domains.arc.prompts import Template
-from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.refining.first_turn import first_turn_prompts
-from arc_refinery.refining.prompts import Renderer
 
 MODEL = "models/m"
 ARC = Domain()

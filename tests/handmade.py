@@ -17,12 +17,12 @@ from factories import make_attempt, make_grid, make_prompt, make_task, make_verd
 from arc_refinery import config, records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Task
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.refining import inputs, jobs
 from arc_refinery.refining.config import Arm
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.reporting.kind import reported
 
 Answers = Mapping[str, Mapping[str, str]]  # per branch and task, one letter per attempt

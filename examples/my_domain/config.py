@@ -10,6 +10,6 @@ class Experiment(RowsExperiment):
     """Has the keys of every domain whose tasks are rows of a file.
 
     Change: for keys of your own, add a section, and give its class in `section_types` and its value in `own_of`, as
-    refining/domains/arc/config/experiment.py does; `Domain.first_turn` gets it. `forms: ClassVar = ("long", "short")`
+    domains/arc/config/experiment.py does; `Domain.first_turn` gets it. `forms: ClassVar = ("long", "short")`
     names forms of the feedback, the first of which is the default; `Domain.wording` gets the form.
     """

@@ -4,7 +4,7 @@ task       {"question": "Print twice n.", "shown": [{"n": 3, "output": "6"}], "h
 answer     "```python\\nprint(n + 2)\\n```"
 feedback   "For n = 3 your program printed '5', expected '6'. Write a corrected program."
 
-Change each part to what your tasks are; arc_refinery/refining/domain.py has all members that a domain may have.
+Change each part to what your tasks are; arc_refinery/domains/domain.py has all members that a domain may have.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from arc_refinery.domains import domain, grades
+from arc_refinery.domains.domain import Answer, Question
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.records.refining import NO_CODE
-from arc_refinery.refining import config, domain
-from arc_refinery.refining.domain import Answer, Question
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Script, Status
 
@@ -44,7 +44,7 @@ class Task:
 
 # Change: what is known about an answer when it has been executed. Feedback reads it, and tables its numbers.
 @dataclass(frozen=True, slots=True)
-class Grade(config.Grade):
+class Grade(grades.Grade):
     printed: tuple[str, ...] = ()  # for the shown cases
     shown_right: float = 0.0  # share of the shown cases
     hidden_right: float = 0.0

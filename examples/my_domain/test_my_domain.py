@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from arc_refinery.config import Sandbox, check_files, load_experiment
-from arc_refinery.refining.domain import Answer, load_domain
+from arc_refinery.domains.domain import Answer, load_domain
 
 FOLDER = Path(__file__).parent
 DOMAIN = load_domain("my_domain")

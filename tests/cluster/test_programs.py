@@ -10,7 +10,7 @@ import yaml
 from checkout import Checkout
 
 from arc_refinery import records
-from arc_refinery.refining.domains.code.grading import Verdict
+from arc_refinery.domains.code.grading import Verdict
 from cluster.runs import Run
 
 pytestmark = pytest.mark.pool

@@ -204,12 +204,12 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
         described.write_text("Metadata-Version: 2.1\nName: arc-refinery\nVersion: 0\n")
         monkeypatch.syspath_prepend(tmp_path)
     from arc_refinery import records
+    from arc_refinery.domains.arc.config import Showing, TaskSet
+    from arc_refinery.domains.arc.prompts import load_template
+    from arc_refinery.domains.arc.records import Prompt
+    from arc_refinery.domains.arc.sources import tasks_of_set
+    from arc_refinery.domains.prompts import Renderer
     from arc_refinery.refining.config import Sampling
-    from arc_refinery.refining.domains.arc.config import Showing, TaskSet
-    from arc_refinery.refining.domains.arc.prompts import load_template
-    from arc_refinery.refining.domains.arc.records import Prompt
-    from arc_refinery.refining.domains.arc.sources import tasks_of_set
-    from arc_refinery.refining.prompts import Renderer
 
     n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
     tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())

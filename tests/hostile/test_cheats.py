@@ -15,10 +15,10 @@ from hostile import arena
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import Asserts, Suite
-from arc_refinery.refining.domains.code.feedback import feedback
-from arc_refinery.refining.domains.code.grading import grade
-from arc_refinery.refining.domains.code.tasks import CodeTask
-from arc_refinery.refining.domains.code.wording import Wording
+from arc_refinery.domains.code.feedback import feedback
+from arc_refinery.domains.code.grading import grade
+from arc_refinery.domains.code.tasks import CodeTask
+from arc_refinery.domains.code.wording import Wording
 from arc_refinery.sandbox import Executor, Limits
 
 pytestmark = pytest.mark.hostile

@@ -15,7 +15,7 @@ from factories import make_prompt
 from reliability.sweep import ANY, Corrupt, command_of, ending_of, json_faults
 
 from arc_refinery import records
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt
+from arc_refinery.domains.arc.records import Attempt, Prompt
 
 TEXT = "<|user|>\ninput 1x2\n1 10\noutput 1x2\n1 01<|assistant|>"
 # Other settings, but possible ones: no check can know which of them the weights were made with

@@ -15,9 +15,9 @@ from reliability.sweep import Stage, copied_from, record_faults, sweep
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
+from arc_refinery.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.evaluation.attempts import NAMES, NULLABLE
 from arc_refinery.records import Overlap, Question
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
 ARMS = {"independent": [{"n_predictions": 4}], "refine": [{"n_predictions": 2}, {"n_predictions": 2}]}
 ANSWERS = {"turn1": {"a": "wwSw", "b": "wTet", "c": "nwww"}, "refine-turn2": {"a": "ww", "b": "wS"}}

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from handmade import results_of
 
+from arc_refinery.domains.arc.domain import Domain
 from arc_refinery.evaluation.attempts import (
     Results,
     n_tasks_with_budget_left,
@@ -16,7 +17,6 @@ from arc_refinery.evaluation.attempts import (
 )
 from arc_refinery.evaluation.metrics import PROGRAMS, names
 from arc_refinery.refining.config import Arm, Turn
-from arc_refinery.refining.domains.arc.domain import Domain
 
 INDEPENDENT = Arm(name="independent", turns=(Turn(n_predictions=4),))
 BASE = Arm(name="refine-base", turns=(Turn(n_predictions=2), Turn(n_predictions=2)))

@@ -9,12 +9,12 @@ from experiments import settings_of
 from messages import Wording
 
 from arc_refinery.config import ConfigError, inputs, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.evaluation.power import Plan
 from arc_refinery.jobs import train
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import jobs
 from arc_refinery.refining.config import CONTROLS, FeedbackKind, Refinement, Turn
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 SEEDS_OF_TRAINING = {"seeds": [0, 1]}
 

@@ -12,7 +12,7 @@ from arc_refinery import records
 from arc_refinery.arc.arrow_grids import from_arrow, to_arrow
 from arc_refinery.arc.grids import UNKNOWN, Grid, GridError, as_grid
 from arc_refinery.arc.tasks import Task
-from arc_refinery.refining.domains.arc.records import Prompt, Verdict
+from arc_refinery.domains.arc.records import Prompt, Verdict
 
 
 def random_grids(n: int, seed: int) -> list[Grid]:

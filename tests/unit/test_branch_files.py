@@ -9,8 +9,8 @@ from factories import ARC, make_attempt, make_prompt, make_task, make_verdict, w
 from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.domains.arc.records import Attempt
 from arc_refinery.records import RecordError
-from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.refining.graded import read_graded
 
 TASKS = "edcba"  # in shards 0, 1, 2, 0, 1

@@ -18,12 +18,12 @@ from arc_refinery import records
 from arc_refinery.barc.generator import broken_programs, has_held_out_text
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError, Sandbox, validate_experiment
+from arc_refinery.domains.arc.prompts import body_of, compact_answer
+from arc_refinery.domains.domain import GradedAttempt, load_domain
 from arc_refinery.errors import InputError
 from arc_refinery.programs import likeness
 from arc_refinery.refining import inputs, jobs
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.domain import GradedAttempt, load_domain
-from arc_refinery.refining.domains.arc.prompts import body_of, compact_answer
 from arc_refinery.refining.graded import read_graded
 
 BROKEN = "turn1-broken"

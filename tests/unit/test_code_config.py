@@ -17,15 +17,15 @@ from messages import Wording
 from arc_refinery import records, stages
 from arc_refinery.cli import main, parse
 from arc_refinery.config import ConfigError, validate_experiment
+from arc_refinery.domains.code.config import FORMS, REWARDS, Experiment, Problems, TaskSet
+from arc_refinery.domains.code.domain import Domain
+from arc_refinery.domains.code.grading import Prompt, Verdict
+from arc_refinery.domains.code.tasks import CodeTask
+from arc_refinery.domains.domain import Answer, GradedAttempt
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import train
 from arc_refinery.refining import jobs
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.domain import Answer, GradedAttempt
-from arc_refinery.refining.domains.code.config import FORMS, REWARDS, Experiment, Problems, TaskSet
-from arc_refinery.refining.domains.code.domain import Domain
-from arc_refinery.refining.domains.code.grading import Prompt, Verdict
-from arc_refinery.refining.domains.code.tasks import CodeTask
 from arc_refinery.refining.grading import grade_attempts
 
 Executors = tuple[Any, Any, Any]

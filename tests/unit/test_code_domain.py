@@ -10,18 +10,18 @@ import pytest
 from messages import Wording as Golden
 
 from arc_refinery import records
-from arc_refinery.errors import InputError
-from arc_refinery.refining.domain import load_domain
-from arc_refinery.refining.domains.code.config import FORMS, FeedbackForm
-from arc_refinery.refining.domains.code.feedback import feedback
-from arc_refinery.refining.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
-from arc_refinery.refining.domains.code.tasks import CodeTask, read_tasks
-from arc_refinery.refining.domains.code.wording import (
+from arc_refinery.domains.code.config import FORMS, FeedbackForm
+from arc_refinery.domains.code.feedback import feedback
+from arc_refinery.domains.code.grading import CodeDetail, CodeGrade, Executors, grade
+from arc_refinery.domains.code.tasks import CodeTask, read_tasks
+from arc_refinery.domains.code.wording import (
     Wording,
     first_turn,
     load_wording,
     save_wording,
 )
+from arc_refinery.domains.domain import load_domain
+from arc_refinery.errors import InputError
 
 DOUBLE = CodeTask(
     task_id="double",

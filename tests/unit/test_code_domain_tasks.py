@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from messages import Wording as Golden
 
+from arc_refinery.domains.code.check_function import CheckFunction
+from arc_refinery.domains.code.config import FORMS
+from arc_refinery.domains.code.domain import Domain
+from arc_refinery.domains.code.feedback import feedback
+from arc_refinery.domains.code.grading import Executors, grade, usable_tasks
+from arc_refinery.domains.code.tasks import CodeTask, LeftOutRows, described, read_tasks
+from arc_refinery.domains.code.wording import Wording
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.code.check_function import CheckFunction
-from arc_refinery.refining.domains.code.config import FORMS
-from arc_refinery.refining.domains.code.domain import Domain
-from arc_refinery.refining.domains.code.feedback import feedback
-from arc_refinery.refining.domains.code.grading import Executors, grade, usable_tasks
-from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, described, read_tasks
-from arc_refinery.refining.domains.code.wording import Wording
 
 MBPP = {
     "text": "Write a function to double a number.",

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from arc_refinery.config import Sandbox
+from arc_refinery.domains.code import feedback, wording
+from arc_refinery.domains.code.grading import grade, usable_tasks
+from arc_refinery.domains.code.tasks import CodeTask, LeftOutRows, read_tasks
+from arc_refinery.domains.code.wording import load_wording
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.code import feedback, wording
-from arc_refinery.refining.domains.code.grading import grade, usable_tasks
-from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, read_tasks
-from arc_refinery.refining.domains.code.wording import load_wording
 from arc_refinery.sandbox import Executor
 
 SUM = "n = int(input())\nprint(sum(map(int, input().split())) / 1)"

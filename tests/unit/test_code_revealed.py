@@ -11,16 +11,16 @@ import pytest
 from mbpp_rows import mbpp_row
 
 from arc_refinery import records
+from arc_refinery.domains.code.config import FORMS, FeedbackForm
+from arc_refinery.domains.code.domain import Domain
+from arc_refinery.domains.code.grading import CodeGrade, Executors, Prompt, Verdict, grade, usable_tasks
+from arc_refinery.domains.code.tasks import CodeTask, LeftOutRows, read_tasks
+from arc_refinery.domains.code.wording import Wording, first_turn
+from arc_refinery.domains.domain import GradedAttempt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.refining.config import FeedbackKind
-from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.code.config import FORMS, FeedbackForm
-from arc_refinery.refining.domains.code.domain import Domain
-from arc_refinery.refining.domains.code.grading import CodeGrade, Executors, Prompt, Verdict, grade, usable_tasks
-from arc_refinery.refining.domains.code.tasks import CodeTask, LeftOutRows, read_tasks
-from arc_refinery.refining.domains.code.wording import Wording, first_turn
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts, without
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Status
 
 CODE = Domain()

@@ -8,10 +8,10 @@ import pytest
 from decided_turns import CHATML, Sampling, bytewise, ids_of
 
 from arc_refinery.config import Sandbox
-from arc_refinery.refining.domain import Domain, load_domain
-from arc_refinery.refining.domains.code.grading import Prompt
-from arc_refinery.refining.domains.code.tasks import CodeTask
-from arc_refinery.refining.domains.code.wording import first_turn
+from arc_refinery.domains.code.grading import Prompt
+from arc_refinery.domains.code.tasks import CodeTask
+from arc_refinery.domains.code.wording import first_turn
+from arc_refinery.domains.domain import Domain, load_domain
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 
 pytestmark = pytest.mark.slow  # starts three servers of the sandbox

@@ -18,10 +18,10 @@ from messages import run
 
 from arc_refinery import cli, records
 from arc_refinery.cli.command import completion as completion_script
+from arc_refinery.domains.arc.prompts import load_template
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.prompts import load_template
-from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.prompts import Renderer
 
 pytestmark = pytest.mark.usefixtures("on_a_cpu")
 

@@ -16,9 +16,9 @@ from messages import Wording, line_with
 from arc_refinery import records
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import ConfigError, load_experiment, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import arms_to_pair, match_runs, read_sides, side
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting.compare import SideResults, comparison, differences, pair, shared_tasks
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.tables import comparisons

@@ -27,11 +27,11 @@ from arc_refinery.config import (
 )
 from arc_refinery.config import docs as config_docs
 from arc_refinery.config.base import GONE
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.prompts import WORDS, save_template
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config import Arm, Refining, Turn
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.prompts import WORDS, save_template
 from arc_refinery.sandbox import Limits
 
 CONFIGS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("config/*.yaml"))

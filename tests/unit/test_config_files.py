@@ -11,8 +11,8 @@ from messages import Wording
 
 from arc_refinery.config import ConfigError, check_files, load_experiment
 from arc_refinery.config.layers import merged, read_yaml
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.stages import load
 
 DEMO = ROOT / "config/config.yaml"

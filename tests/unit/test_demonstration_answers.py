@@ -5,9 +5,9 @@ import ast
 import pytest
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
-from arc_refinery.refining.domains.arc.demonstrations import completed_answer, transform_program
-from arc_refinery.refining.domains.arc.prompts import compact_answer
-from arc_refinery.refining.prompts import extract_code
+from arc_refinery.domains.arc.demonstrations import completed_answer, transform_program
+from arc_refinery.domains.arc.prompts import compact_answer
+from arc_refinery.domains.prompts import extract_code
 
 BARC = '''\
 from common import *

@@ -27,16 +27,16 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import Sandbox
+from arc_refinery.domains.arc.config import Showing
+from arc_refinery.domains.arc.prompts import COMPACT, Template, compact_answer
+from arc_refinery.domains.arc.records import Attempt, Prompt, Verdict
+from arc_refinery.domains.domain import GradedAttempt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.models.chat import Chat
 from arc_refinery.records import Demonstration
 from arc_refinery.refining import demonstrations
 from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan
-from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import Showing
-from arc_refinery.refining.domains.arc.prompts import COMPACT, Template, compact_answer
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
-from arc_refinery.refining.prompts import Renderer
 
 FLIP = (
     "from common import *\n\n\ndef main(grid):\n    return np.fliplr(grid)\n\n\ndef generate_input():\n    return 0\n"

@@ -26,10 +26,10 @@ from arc_refinery.config import (
 )
 from arc_refinery.doctor import machine, stages
 from arc_refinery.doctor.findings import Finding, JobReport, failures, findings_page, read_job_report, write_job_report
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download, fetched_folder, record_of
 from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.sandbox import seccomp, surroundings
 from arc_refinery.sandbox.types import Trial
 

@@ -15,17 +15,19 @@ from experiments import do, settings_of
 
 from arc_refinery import records, stages
 from arc_refinery.config import ConfigError, Sandbox, validate_experiment
+from arc_refinery.domains import domain
+from arc_refinery.domains.arc.domain import Domain as Arc
+from arc_refinery.domains.domain import Answer, GradedAttempt, Question, load_domain
+from arc_refinery.domains.grades import Grade
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import train
 from arc_refinery.models.chat import Message
-from arc_refinery.refining import domain, jobs
-from arc_refinery.refining.config import Grade, Refining, Sampling
-from arc_refinery.refining.domain import Answer, GradedAttempt, Question, load_domain
-from arc_refinery.refining.domains.arc.domain import Domain as Arc
+from arc_refinery.refining import jobs
+from arc_refinery.refining.config import Refining, Sampling
 from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.training_tasks import overlaps
 
 # A domain without programs: an answer has to spell a word, whose first half is shown
@@ -391,7 +393,7 @@ def test_what_a_domain_raises_is_one_line_with_its_place(tmp_path: Path, rendere
 def test_what_would_be_found_late_is_found_first(
     changes: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    imports = "from arc_refinery.refining import domain\nfrom arc_refinery.evaluation.metrics import Metric\n"
+    imports = "from arc_refinery.domains import domain\nfrom arc_refinery.evaluation.metrics import Metric\n"
     source = f"{imports}from test_domains import Printer\nclass Domain(Printer):\n    {changes}\n"
     name = write_package(tmp_path, monkeypatch, tmp_path.name, {"domain": source})
     if not expected:

@@ -20,11 +20,11 @@ from factories import make_grid
 from arc_refinery import cli, jobs
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import check_files, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment, Grade
+from arc_refinery.domains.arc.prompts import execution_feedback, load_template
+from arc_refinery.domains.arc.sources import tasks_of_set
+from arc_refinery.domains.domain import Domain
 from arc_refinery.refining.config.rewards import ScoredAttempt
-from arc_refinery.refining.domain import Domain
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade
-from arc_refinery.refining.domains.arc.prompts import execution_feedback, load_template
-from arc_refinery.refining.domains.arc.sources import tasks_of_set
 from arc_refinery.sampling.library_arguments import grpo_settings
 from arc_refinery.training.rewards import Reward
 
@@ -87,7 +87,7 @@ def test_the_files_and_tests_that_the_page_names_exist():
 
 @pytest.mark.slow
 def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
-    rewards = "refining/domains/arc/config/rewards.py"
+    rewards = "domains/arc/config/rewards.py"
     package.change(
         "a reward",
         rewards,
@@ -100,8 +100,8 @@ def test_a_built_in_reward_is_a_function_and_its_name_in_a_table(package: Copy):
         """
         from factories import make_grid
         from arc_refinery.refining.config import AttemptTerm
-        from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade
-        from arc_refinery.refining.domains.arc.domain import Domain
+        from arc_refinery.domains.arc.config import ArcExperiment, Grade
+        from arc_refinery.domains.arc.domain import Domain
         from arc_refinery.training.rewards import Reward
 
         right, wrong = make_grid("12"), make_grid("21")
@@ -135,10 +135,10 @@ def test_a_control_of_the_feedback_is_three_places_in_two_files(package: Copy):
         from dataclasses import replace
         from factories import ARC, make_attempt, make_grid, make_prompt, make_verdict
         from arc_refinery.refining.config import Turn
-        from arc_refinery.refining.domain import GradedAttempt
-        from arc_refinery.refining.domains.arc.prompts import COMPACT
+        from arc_refinery.domains.domain import GradedAttempt
+        from arc_refinery.domains.arc.prompts import COMPACT
         from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
-        from arc_refinery.refining.prompts import Renderer
+        from arc_refinery.domains.prompts import Renderer
         from arc_refinery.refining.stages import refining_prompts
 
         assert Turn(n_predictions=1, feedback="worst").control

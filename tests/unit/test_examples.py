@@ -15,13 +15,14 @@ from arc_refinery.arc.augment import IDENTITY
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import Guard, Lora
-from arc_refinery.refining import next_turn, prompts
-from arc_refinery.refining.domain import Answer
-from arc_refinery.refining.domains.arc import grading
-from arc_refinery.refining.domains.arc.domain import first_turn_in
-from arc_refinery.refining.domains.arc.prompts import COMPACT, execution_feedback, load_template, template
+from arc_refinery.domains import prompts
+from arc_refinery.domains.arc import grading
+from arc_refinery.domains.arc.domain import first_turn_in
+from arc_refinery.domains.arc.prompts import COMPACT, execution_feedback, load_template, template
+from arc_refinery.domains.domain import Answer
+from arc_refinery.domains.prompts import Renderer
+from arc_refinery.refining import next_turn
 from arc_refinery.refining.first_turn import rendered
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Executor
 
 PACKAGE = ROOT / "workflow/arc_refinery"

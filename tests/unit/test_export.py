@@ -15,12 +15,12 @@ from trl.data_utils import is_conversational
 
 from arc_refinery import cli, records
 from arc_refinery.config import load_experiment
+from arc_refinery.domains.arc.records import Attempt
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.score_files import ScoreColumns, read_scores
 from arc_refinery.evaluation.sides import side
 from arc_refinery.records import Demonstration
 from arc_refinery.records.tool_use import Conversation, Segment
-from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.reporting.export import Exported
 
 ARMS = {"first": [{"n_predictions": 4}], "second": [{"n_predictions": 2}, {"n_predictions": 2}]}

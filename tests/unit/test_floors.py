@@ -86,24 +86,23 @@ def modules_imported(path: Path) -> Iterator[str]:
 
 
 def test_the_engine_of_refining_imports_no_domain() -> None:
-    """It loads domains by their names, `arc_refinery.refining.domains.arc` among them."""
-    engine = {*(PACKAGE / "refining").rglob("*.py")} - {*(PACKAGE / "refining/domains").rglob("*.py")}
+    """It loads domains by their names, `arc_refinery.domains.arc` among them."""
+    engine = {*(PACKAGE / "refining").rglob("*.py")} - {*(PACKAGE / "domains").rglob("*.py")}
     upward = {
         f"{path.relative_to(PACKAGE)} imports {module}"
         for path in engine
         for module in modules_imported(path)
-        if module.startswith("arc_refinery.refining.domains")
+        if module.startswith("arc_refinery.domains")
     }
     assert upward == set()
 
 
 def test_domains_do_not_import_each_other() -> None:
-    domains = PACKAGE / "refining/domains"
+    domains = PACKAGE / "domains"
     across = {
         f"{path.relative_to(domains)} imports {module}"
         for path in domains.rglob("*.py")
         for module in modules_imported(path)
-        if module.startswith("arc_refinery.refining.domains.")
-        and module.split(".")[3] != path.relative_to(domains).parts[0]
+        if module.startswith("arc_refinery.domains.") and module.split(".")[3] != path.relative_to(domains).parts[0]
     }
     assert across == set()

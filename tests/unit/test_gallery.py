@@ -18,10 +18,10 @@ from arc_refinery import config
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.records import Verdict
-from arc_refinery.refining.domains.arc.report import pictures
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.records import Verdict
+from arc_refinery.domains.arc.report import pictures
+from arc_refinery.domains.domain import GradedAttempt
 from arc_refinery.refining.report import gallery
 from arc_refinery.refining.report.gallery import NOBODY, ONLY_BY_BASELINE, ONLY_BY_REFINING
 

@@ -10,7 +10,7 @@ from factories import ARC, make_attempt, make_grid, make_prompt, make_task
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.refining.domains.arc.records import Attempt, Outputs, Verdict
+from arc_refinery.domains.arc.records import Attempt, Outputs, Verdict
 from arc_refinery.refining.grading import ATTEMPTS_AT_ONCE, grade_attempts
 from arc_refinery.sandbox import Executor
 

@@ -23,15 +23,15 @@ from arc_refinery.arc.kaggle import read_challenges
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score, pixel_score
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import ConfigError
+from arc_refinery.domains.arc.config import ArcExperiment, TaskSet
+from arc_refinery.domains.arc.predictions import prompts_of, read_predictions
+from arc_refinery.domains.arc.prompts import WORDS, first_turn
+from arc_refinery.domains.arc.records import Attempt, Prompt, Verdict
+from arc_refinery.domains.arc.sources import tasks_of_set
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
 from arc_refinery.refining import inputs
-from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
-from arc_refinery.refining.domains.arc.predictions import prompts_of, read_predictions
-from arc_refinery.refining.domains.arc.prompts import WORDS, first_turn
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
-from arc_refinery.refining.domains.arc.sources import tasks_of_set
-from arc_refinery.refining.prompts import Renderer
 
 PAIR = {"input": [[1, 2]], "output": [[2, 1]]}
 CHALLENGES = {

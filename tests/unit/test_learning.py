@@ -19,9 +19,9 @@ from row_files import write_jsonl
 
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.domains.arc.prompts import COLOR_WORDS, Template, first_turn, load_template, save_template
+from arc_refinery.domains.arc.prompts.learning import learn, read_first_turns
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.prompts import COLOR_WORDS, Template, first_turn, load_template, save_template
-from arc_refinery.refining.domains.arc.prompts.learning import learn, read_first_turns
 
 SYSTEM = "You are good at puzzles. Black is often the background."
 PREFIX = "Here is how I would do it with the library.\n\n```python\nfrom common import"

@@ -9,7 +9,7 @@ from factories import make_task
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.config import validate_experiment
-from arc_refinery.refining.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.refining.report.tasks import left_out as of_tasks
 from arc_refinery.reporting.kind import reported
 from arc_refinery.tool_use.config import ToolUse

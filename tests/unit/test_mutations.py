@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from arc_refinery.refining.mutations import mutations
+from arc_refinery.domains.mutations import mutations
 
 
 def mutated(source: str) -> set[str]:

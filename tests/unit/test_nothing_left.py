@@ -15,13 +15,13 @@ from handmade import finished, settings
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
 from arc_refinery.cli.published import Sample
+from arc_refinery.domains.arc.prompts import load_template
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Overlap
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.prompts import load_template
-from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.training.trainer import TrainingData
 
 TASKS = [make_task(name, train=make_task().train * 6) for name in "ab"]

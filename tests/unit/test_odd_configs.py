@@ -10,8 +10,8 @@ from messages import Wording
 
 from arc_refinery.config import check_files, load_experiment
 from arc_refinery.config.docs import write_docs
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 CONTENT = yaml.safe_load((ROOT / "tests/refining.yaml").read_text())
 SETTINGS = json.dumps(CONTENT)

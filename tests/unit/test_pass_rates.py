@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from factories import make_attempt, make_prompt, make_task, make_verdict
 
-from arc_refinery.refining.domain import GradedAttempt
+from arc_refinery.domains.domain import GradedAttempt
 from arc_refinery.refining.prompt_files import nothing_selected, with_pass_rate
 
 RIGHT = {"none": "0000", "one": "0100", "half": "1010", "late": "0001", "all": "1111"}

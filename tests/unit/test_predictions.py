@@ -18,9 +18,9 @@ from arc_refinery import records
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.programs import ImportPredictions
+from arc_refinery.domains.arc.predictions import Keywords, augmentation_of, read_predictions
+from arc_refinery.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.predictions import Keywords, augmentation_of, read_predictions
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 
 COLORS = [0, 7, 3, 9, 1, 5, 2, 8, 6, 4]
 COLOR_MAP = {str(old): new for old, new in enumerate(COLORS)}

@@ -13,10 +13,7 @@ from messages import Wording
 from arc_refinery import cli
 from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.errors import InputError
-from arc_refinery.models.chat import Message
-from arc_refinery.refining.config import PromptedModel
-from arc_refinery.refining.domains.arc.prompts import (
+from arc_refinery.domains.arc.prompts import (
     COLOR_WORDS,
     COMPACT,
     WORDS,
@@ -28,8 +25,11 @@ from arc_refinery.refining.domains.arc.prompts import (
     load_template,
     save_template,
 )
-from arc_refinery.refining.domains.arc.prompts.template import BUILT_IN, FeedbackTexts
-from arc_refinery.refining.prompts import Renderer, extract_code, has_closed_code, next_turn, opening, split_prefix
+from arc_refinery.domains.arc.prompts.template import BUILT_IN, FeedbackTexts
+from arc_refinery.domains.prompts import Renderer, extract_code, has_closed_code, next_turn, opening, split_prefix
+from arc_refinery.errors import InputError
+from arc_refinery.models.chat import Message
+from arc_refinery.refining.config import PromptedModel
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.grading.rewards import final_program
 

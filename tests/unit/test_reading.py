@@ -11,9 +11,9 @@ from handmade import finished, results_of, settings
 from messages import Wording
 
 from arc_refinery import config
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.evaluation.attempts import Results, with_outcomes
 from arc_refinery.evaluation.intervals import estimate_difference
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting import reading
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.markdown import difference_text

@@ -29,10 +29,10 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.asserts.split import Asserts
+from arc_refinery.domains.arc.records import Outputs, Prompt, Verdict
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.records import Conversation, RecordError, Segment
-from arc_refinery.refining.domains.arc.records import Outputs, Prompt, Verdict
 from arc_refinery.refining.prompt_files import write_prompts
 
 PAIR = Pair(make_grid("123"), make_grid("0", "9"))

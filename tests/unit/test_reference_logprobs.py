@@ -21,13 +21,13 @@ from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ConfigError, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.records import Prompt
 from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import RecordError, ReferenceLogprob
 from arc_refinery.refining import inputs
 from arc_refinery.refining.config import PromptedModel
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.report.rows import reference_logprobs_by_parent
 from arc_refinery.sampling import given_answers
 from arc_refinery.sampling.backends import Decoding, Request

@@ -12,16 +12,16 @@ from factories import ARC, first_turns, make_attempt, make_grid, make_task, make
 from arc_refinery.arc.augment import IDENTITY, Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.domains.arc.config import Showing
+from arc_refinery.domains.arc.prompts import COMPACT, WORDS, Template
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.domain import GradedAttempt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import ModelError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining import next_turn
 from arc_refinery.refining.config import FeedbackKind, History, Sampling
-from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import Showing
-from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.next_turn import NextTurnPlan, without
-from arc_refinery.refining.prompts import Renderer
 
 HISTORY = get_args(History)
 PLAN = NextTurnPlan(

@@ -13,8 +13,8 @@ from handmade_episodes import experiment as episodes_experiment
 from messages import Wording
 
 from arc_refinery.config import validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting.registration import FILE, _changes, is_registered, limits, register
 from arc_refinery.reporting.report import write_report
 

@@ -7,8 +7,8 @@ import pytest
 from handmade import finished, settings
 
 from arc_refinery import records
+from arc_refinery.domains.arc.records import Attempt
 from arc_refinery.programs import likeness
-from arc_refinery.refining.domains.arc.records import Attempt
 from arc_refinery.reporting import outcomes
 from arc_refinery.reporting.kind import reported
 

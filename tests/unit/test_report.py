@@ -21,10 +21,10 @@ from arc_refinery import config, records
 from arc_refinery.arc.grids import UNKNOWN
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.domains.arc.config import ArcExperiment
+from arc_refinery.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.models.chat import Message
 from arc_refinery.records import RecordError
-from arc_refinery.refining.domains.arc.config import ArcExperiment
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt, Verdict
 from arc_refinery.refining.graded import read_attempts
 from arc_refinery.refining.report import gallery
 from arc_refinery.reporting.kind import reported

@@ -20,14 +20,14 @@ from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc import generator
 from arc_refinery.barc.generator import has_held_out_text
 from arc_refinery.config import ConfigError, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment, Grade, Showing, TaskSet
+from arc_refinery.domains.arc.prompts import COMPACT, WORDS, first_turn
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.arc.sources import MAX_CELLS, tasks_of_set
+from arc_refinery.domains.domain import GradedAttempt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import ArcExperiment, Grade, Showing, TaskSet
-from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, first_turn
-from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.domains.arc.sources import MAX_CELLS, tasks_of_set
-from arc_refinery.refining.prompts import Renderer
 
 # The rule mirrors a row. The program that is refined is right on the first two pairs.
 TASK = make_task(

@@ -14,14 +14,14 @@ from messages import Wording
 from arc_refinery.arc.grids import UNKNOWN, Grid
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.config import check_files, inputs, own_functions, validate_experiment
+from arc_refinery.domains.arc.config import REWARDS, ArcExperiment, Grade
+from arc_refinery.domains.arc.grading import Subject, grade_answers
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.domain import Answer
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config import Grpo, Refinement
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
-from arc_refinery.refining.domain import Answer
-from arc_refinery.refining.domains.arc.config import REWARDS, ArcExperiment, Grade
-from arc_refinery.refining.domains.arc.grading import Subject, grade_answers
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.sandbox import Executor, Limits
 
 ONE, TWO = make_grid("12", "34"), make_grid("56", "78")
@@ -289,7 +289,7 @@ def test_the_pages_reward_runs_as_it_stands(
 
 def test_a_changed_function_weight_or_form_refuses_the_checkpoints(executor: Executor, tmp_path: Path) -> None:
     from arc_refinery.config import Lengths
-    from arc_refinery.refining.domains.arc.prompts import load_template
+    from arc_refinery.domains.arc.prompts import load_template
     from arc_refinery.refining.environment import RefineEnvironment
     from arc_refinery.refining.rollout import TrainingPrompt
 

@@ -8,11 +8,11 @@ from decided_turns import CHATML, Sampling, bytewise, ids_of
 from factories import ARC, make_grid, make_prompt, make_task
 
 from arc_refinery.arc.tasks import Pair
+from arc_refinery.domains.arc.prompts import first_turn, load_template
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.prompts import next_turn
 from arc_refinery.errors import ModelError
 from arc_refinery.models.chat import Message
-from arc_refinery.refining.domains.arc.prompts import first_turn, load_template
-from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.prompts import next_turn
 from arc_refinery.sandbox import Executor
 
 if TYPE_CHECKING:  # they import transformers

@@ -17,10 +17,10 @@ from messages import Wording
 
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.config import BACKENDS, BackendName, ModelConfig
+from arc_refinery.domains.arc.records import Attempt, Prompt
 from arc_refinery.errors import InputError, NotFiniteError
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining.config import PromptedModel
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt
 from arc_refinery.refining.stages import attempts as attempts_module
 from arc_refinery.refining.stages.attempts import sample_shard, shard_of
 from arc_refinery.sampling import checks

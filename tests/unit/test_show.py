@@ -135,7 +135,7 @@ def test_a_kind_of_ones_own_that_lacks_it_is_named(
     package = tmp_path / "plain_kind"
     package.mkdir()
     (package / "config.py").write_text(
-        "from arc_refinery.refining.domains.arc.config import ArcExperiment\n"
+        "from arc_refinery.domains.arc.config import ArcExperiment\n"
         "class Experiment(ArcExperiment):\n    kind: str = 'plain_kind'\n"
     )
     (package / "report.py").write_text("")

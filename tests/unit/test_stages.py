@@ -27,11 +27,11 @@ from arc_refinery.config import (
     marked,
     validate_experiment,
 )
+from arc_refinery.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.jobs import Job
 from arc_refinery.refining import inputs as refining_inputs
 from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Grpo, PromptedModel, Sampling, Sft
-from arc_refinery.refining.domains.arc.config import ArcExperiment, TaskSet
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import jobs as tool_use
 from arc_refinery.tool_use.config import Generation, HeldoutQuestions, Questions, ToolSft, ToolUse

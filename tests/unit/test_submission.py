@@ -14,9 +14,9 @@ from arc_refinery import records
 from arc_refinery.arc.grids import as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.cli.results import Submission
+from arc_refinery.domains.arc.records import Verdict
+from arc_refinery.domains.arc.submission import Ballot, count_votes, make_submission, score
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.records import Verdict
-from arc_refinery.refining.domains.arc.submission import Ballot, count_votes, make_submission, score
 
 INPUT = make_grid("00")
 SOLVES = (1.0, 1.0)  # share of correct train grids, train pixel score

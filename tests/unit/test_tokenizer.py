@@ -13,7 +13,7 @@ from factories import make_task
 
 from arc_refinery.arc.tasks import Pair
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem, program_body
-from arc_refinery.refining.domains.arc import prompts
+from arc_refinery.domains.arc import prompts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

@@ -15,10 +15,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import ModelError
 from arc_refinery.models.chat import ANSWERED, FolderTemplate, Message, begin_answers, ids_after_answer, load_chat
 from arc_refinery.models.tokenizers import LLAMA_PAD, end_tokens, load_tokenizer
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.checks import check_answers_end
 
 CHAT = (
@@ -125,7 +125,7 @@ def test_without_transformers_a_chat_is_rendered_and_counted_alike(tmp_path: Pat
 def test_the_embedded_models_are_read_without_transformers(model: str):
     code = f"""
 import sys
-from arc_refinery.refining.prompts import Renderer
+from arc_refinery.domains.prompts import Renderer
 print(Renderer({model!r}).render([dict(role="user", content="1 + 1?")])[1], "transformers" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

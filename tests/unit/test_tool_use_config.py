@@ -12,9 +12,9 @@ from experiments import settings_of
 from messages import Wording
 
 from arc_refinery.config import ConfigError, check_files, inputs, load_experiment, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.jobs import sft
 from arc_refinery.jobs import train as train_job
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import jobs
 from arc_refinery.tool_use.config import ToolChoice, ToolUse

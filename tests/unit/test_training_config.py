@@ -11,9 +11,9 @@ from messages import Wording
 from pydantic import ValidationError
 
 from arc_refinery.config import ConfigError, load_experiment, validate_experiment
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.jobs import train
 from arc_refinery.refining.config import Grpo, Training
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 
 GRPO: dict[str, Any] = {"learning_rate": 1e-4}
 SFT: dict[str, Any] = {"learning_rate": 1e-3}

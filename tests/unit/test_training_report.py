@@ -14,8 +14,8 @@ import pytest
 from messages import Wording
 
 from arc_refinery import cli, config
+from arc_refinery.domains.arc.config import ArcExperiment
 from arc_refinery.records import RecordError
-from arc_refinery.refining.domains.arc.config import ArcExperiment
 from arc_refinery.reporting import publish, training
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.reporting.training_curves import (

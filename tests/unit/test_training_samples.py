@@ -8,8 +8,8 @@ import pytest
 from factories import make_prompt
 
 from arc_refinery import records
+from arc_refinery.domains.arc.records import Prompt
 from arc_refinery.errors import InputError
-from arc_refinery.refining.domains.arc.records import Prompt
 from arc_refinery.reporting.training import samples_blocks, show_samples
 from arc_refinery.training import samples
 from arc_refinery.training.log import Decision

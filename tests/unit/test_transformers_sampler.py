@@ -20,12 +20,12 @@ from transformers.utils.logging import enable_progress_bar
 
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
 from arc_refinery.barc.tasks import tasks_from_problems
+from arc_refinery.domains.arc.prompts import COMPACT
+from arc_refinery.domains.arc.records import Prompt
+from arc_refinery.domains.arc.sources import GENERATED_EXAMPLES
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.refining.config import PromptedModel, Sampling
-from arc_refinery.refining.domains.arc.prompts import COMPACT
-from arc_refinery.refining.domains.arc.records import Prompt
-from arc_refinery.refining.domains.arc.sources import GENERATED_EXAMPLES
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.refining.stages import attempts as attempts_module
 from arc_refinery.refining.stages.attempts import request_of
 from arc_refinery.sampling.backends import Decoding, Request, Sample, Sampled

@@ -10,10 +10,10 @@ import pytest
 from experiments import do
 
 from arc_refinery import records
-from arc_refinery.refining.domains.code import two_rules
-from arc_refinery.refining.domains.code.config import Problems, TaskSet
-from arc_refinery.refining.domains.code.open_points import FIRST_HALF, SECOND_HALF
-from arc_refinery.refining.domains.code.tasks import CodeTask
+from arc_refinery.domains.code import two_rules
+from arc_refinery.domains.code.config import Problems, TaskSet
+from arc_refinery.domains.code.open_points import FIRST_HALF, SECOND_HALF
+from arc_refinery.domains.code.tasks import CodeTask
 
 N_PAIRS = 200
 Pair = tuple[dict[str, Any], dict[str, Any]]

@@ -16,7 +16,7 @@ from arc_refinery import records
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt
+from arc_refinery.domains.arc.records import Attempt, Prompt
 from arc_refinery.tool_use.questions.generator import gsm8k_row
 
 pytestmark = pytest.mark.snakemake

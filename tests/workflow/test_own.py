@@ -13,8 +13,8 @@ from checkout import ROOT, Checkout
 from arc_refinery import records
 from arc_refinery.config import check_files, load_experiment
 from arc_refinery.config.layers import merged
-from arc_refinery.refining.domains.arc.prompts import COMPACT, save_template
-from arc_refinery.refining.domains.arc.records import Prompt
+from arc_refinery.domains.arc.prompts import COMPACT, save_template
+from arc_refinery.domains.arc.records import Prompt
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 

@@ -10,7 +10,7 @@ from checkout import Checkout, copy, n_attempts
 from hall import wider_ends
 
 from arc_refinery import records
-from arc_refinery.refining.domains.code.grading import Prompt, Verdict
+from arc_refinery.domains.code.grading import Prompt, Verdict
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from arc_refinery import records
 from arc_refinery.config import load_experiment
-from arc_refinery.refining.domains.arc.prompts import load_template
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt
+from arc_refinery.domains.arc.prompts import load_template
+from arc_refinery.domains.arc.records import Attempt, Prompt
 
 pytestmark = pytest.mark.snakemake
 

@@ -17,7 +17,7 @@ from checkout import SMALL, Checkout
 
 from arc_refinery import records
 from arc_refinery.arc.tasks import Task
-from arc_refinery.refining.domains.arc.records import Verdict
+from arc_refinery.domains.arc.records import Verdict
 from arc_refinery.reporting.training_curves import PANELS
 from arc_refinery.training.rewards import REWARD_TERM
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from checkout import Checkout
 
+from arc_refinery.domains.arc.prompts import COLOR_WORDS
+from arc_refinery.domains.arc.records import Prompt
 from arc_refinery.records import read
-from arc_refinery.refining.domains.arc.prompts import COLOR_WORDS
-from arc_refinery.refining.domains.arc.records import Prompt
 
 pytestmark = pytest.mark.snakemake
 

@@ -7,7 +7,7 @@ import pytest
 from checkout import Checkout, copy
 
 from arc_refinery import records
-from arc_refinery.refining.domains.arc.records import Attempt
+from arc_refinery.domains.arc.records import Attempt
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.model]
 

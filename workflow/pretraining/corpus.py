@@ -25,9 +25,9 @@ from arc_refinery.barc.generator import (
     run_statements,
     wrong_program,
 )
-from arc_refinery.refining.domains.arc import prompts
-from arc_refinery.refining.domains.arc.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
-from arc_refinery.refining.prompts import next_turn
+from arc_refinery.domains.arc import prompts
+from arc_refinery.domains.arc.prompts.template import COMPACT_INPUT, COMPACT_OUTPUT
+from arc_refinery.domains.prompts import next_turn
 from arc_refinery.seeding import stream_seed
 from pretraining.tokenizer import ASSISTANT
 

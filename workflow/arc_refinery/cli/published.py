@@ -14,11 +14,11 @@ from arc_refinery import config, records, stages
 from arc_refinery.cli.command import Command
 from arc_refinery.config.base import explain, faults_of
 from arc_refinery.config.rewards import function_of
+from arc_refinery.domains.arc.config import REWARDS, Showing
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Output, Outputs, adapter, checkpoints, curves, flag_of, lines, records_file
 from arc_refinery.refining.config import Grpo, Sampling
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
-from arc_refinery.refining.domains.arc.config import REWARDS, Showing
 from arc_refinery.sampling.gpus import keep_gpus
 
 MODEL = "barc0/Llama-3.1-ARC-Potpourri-Induction-8B"
@@ -42,8 +42,8 @@ class Published(Command):
 
     def prompts(self, path: Path, n_predictions: int, batch_size: int, answer: int) -> Path:
         """Return the file of prompts; those for tasks are written to `path` first."""
-        from arc_refinery.refining.domains.arc.prompt_files import prompts_in
-        from arc_refinery.refining.domains.arc.records import Prompt
+        from arc_refinery.domains.arc.prompt_files import prompts_in
+        from arc_refinery.domains.arc.records import Prompt
 
         if self.has_prompts:
             return self.dataset_path

@@ -309,7 +309,7 @@ class Submission(Command):
 
     def run(self) -> None:
         from arc_refinery.arc.kaggle import read_challenges
-        from arc_refinery.refining.domains.arc.submission import count_votes, make_submission, score, write_submission
+        from arc_refinery.domains.arc.submission import count_votes, make_submission, score, write_submission
 
         tasks = {task.task_id: task for task in read_challenges(self.challenges, self.solutions)}
         submission = make_submission(tasks, count_votes(self.verdicts, tasks))

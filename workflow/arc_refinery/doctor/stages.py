@@ -22,9 +22,9 @@ from arc_refinery.config.experiment import DISK_MB
 from arc_refinery.config.grpo import BEST_OF
 from arc_refinery.doctor import machine, server
 from arc_refinery.doctor.findings import Finding, JobKind, JobReport
+from arc_refinery.domains.arc.config import REWARDS, Showing, TaskSet
 from arc_refinery.refining.config import Grpo, Sampling
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
-from arc_refinery.refining.domains.arc.config import REWARDS, Showing, TaskSet
 from arc_refinery.runs.project import project_files
 from arc_refinery.runs.screen import own_lines
 
@@ -148,12 +148,12 @@ def training(model: ModelConfig, lora: Lora, settings: PolicyGradient) -> Iterat
 
 def _prompts(path: Path) -> Path:
     """Write first-turn prompts of generated tasks."""
-    from arc_refinery.refining.domains.arc.domain import Domain
-    from arc_refinery.refining.domains.arc.prompts import load_template
-    from arc_refinery.refining.domains.arc.records import Prompt
-    from arc_refinery.refining.domains.arc.sources import tasks_of_set
+    from arc_refinery.domains.arc.domain import Domain
+    from arc_refinery.domains.arc.prompts import load_template
+    from arc_refinery.domains.arc.records import Prompt
+    from arc_refinery.domains.arc.sources import tasks_of_set
+    from arc_refinery.domains.prompts import Renderer
     from arc_refinery.refining.first_turn import first_turn_prompts
-    from arc_refinery.refining.prompts import Renderer
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = list(tasks_of_set(task_set, 300, Counter()))

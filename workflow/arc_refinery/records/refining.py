@@ -1,7 +1,7 @@
 """Records of refining: prompts, attempts that answer them, verdicts from executing attempts, and SFT demonstrations.
 
 These columns are the same for all that can be refined. A domain whose records need more has subclasses with one more
-field, `detail`, of a type of its own (refining/domains/arc/records.py).
+field, `detail`, of a type of its own (domains/arc/records.py).
 
 prompt     "mirror/turn1-000", text "<|user|>\\ninput 1x2\\n1 10\\noutput 1x2\\n1 01...<|assistant|>", 46 tokens
 attempt    "mirror/turn1-000/001", completion "```python\\n...    grid = grid[-1:]\\n    return grid\\n```", 4 tokens

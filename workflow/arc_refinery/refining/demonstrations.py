@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
+from arc_refinery.domains.domain import Domain, GradedAttempt
+from arc_refinery.domains.prompts import Renderer, rest_of_answer
 from arc_refinery.programs import likeness
 from arc_refinery.records import Demonstration
 from arc_refinery.refining.config import Demonstrations
-from arc_refinery.refining.domain import Domain, GradedAttempt
 from arc_refinery.refining.graded import program_of
 from arc_refinery.refining.next_turn import best_incorrect
-from arc_refinery.refining.prompts import Renderer, rest_of_answer
 
 SOURCE = "source"
 N_PARENTS = 8  # incorrect attempts per task to refine, best first

@@ -6,11 +6,11 @@ from typing import Any
 
 from arc_refinery.config import Lengths
 from arc_refinery.config.loading import domain_sources
+from arc_refinery.domains.domain import Domain
 from arc_refinery.files import content_hash
 from arc_refinery.models.chat import ANSWERED, begin_answers, ids_after_answer
 from arc_refinery.refining.config import Grpo, Refinement
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS
-from arc_refinery.refining.domain import Domain
 from arc_refinery.refining.refill import Refill, answer_once
 from arc_refinery.refining.rollout import OnPolicyTurns, TrainingPrompt
 from arc_refinery.refining.scoring import Scorer

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from arc_refinery.domains.domain import Domain, Question
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domain import Domain, Question
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.seeding import stream
 
 AnyPrompt = TypeVar("AnyPrompt", bound=Prompt)

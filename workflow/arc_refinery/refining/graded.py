@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.domains.domain import Domain, GradedAttempt
 from arc_refinery.records import Attempt, Prompt, RecordError
-from arc_refinery.refining.domain import Domain, GradedAttempt
 
 
 def read_graded(domain: Domain, files: BranchFiles, excluded: Collection[str] = ()) -> Iterator[GradedAttempt]:

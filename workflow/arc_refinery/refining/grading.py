@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from arc_refinery.domains.domain import Answer, Domain
+from arc_refinery.domains.grades import Grade
 from arc_refinery.errors import InputError
 from arc_refinery.programs import without_first_thought
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.records.refining import NO_CODE
-from arc_refinery.refining.config import Grade
-from arc_refinery.refining.domain import Answer, Domain
 from arc_refinery.sandbox import Executor, Status
 
 STATUSES = (NO_CODE, *map(str, Status))

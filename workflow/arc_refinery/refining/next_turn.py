@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from itertools import cycle, groupby, islice
 from typing import Any, assert_never
 
+from arc_refinery.domains.domain import Domain, GradedAttempt, Question
+from arc_refinery.domains.prompts import Renderer
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import FeedbackKind, History
-from arc_refinery.refining.domain import Domain, GradedAttempt, Question
 from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.grading import can_be_refined
-from arc_refinery.refining.prompts import Renderer
 from arc_refinery.sandbox import Status
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from arc_refinery import records
+from arc_refinery.domains.domain import GradedAttempt
 from arc_refinery.errors import NoRoomError
 from arc_refinery.records import Prompt
-from arc_refinery.refining.domain import GradedAttempt
 
 MAKE_ROOM = (
     "Raise model.window (to train, training.max_seq_length, too), lower the longest answer "

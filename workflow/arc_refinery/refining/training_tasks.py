@@ -1,8 +1,6 @@
 """Tasks to train on: dealt into parts, and those that are evaluated, too, under the same id or in another form."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -12,6 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from arc_refinery import records
+from arc_refinery.domains.domain import LeftOut
 from arc_refinery.errors import InputError
 from arc_refinery.records import Overlap
 from arc_refinery.seeding import stream
@@ -19,14 +18,6 @@ from arc_refinery.seeding import stream
 TEMPLATE_ROWS = "template_rows"  # in the column of the part or set: rows that the model was trained on before
 
 SameTasks = Callable[[Any], dict[tuple[str, str], str]]  # of a task: {(set, task id): "id" or "content"}
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """Numbers of problems and pairs that are in no task, by reason."""
-
-    problems: Counter[str] = field(default_factory=Counter)
-    pairs: Counter[str] = field(default_factory=Counter)  # their rows' other pairs are used
 
 
 def deal_tasks(

@@ -1,40 +1,16 @@
-"""Grades of answers, and rewards in training that every domain has.
+"""Rewards of attempts in training that every domain has.
 
 rewards: [solved, {reward: repetition, weight: -0.2}, rewards.py:score]
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from pydantic import Field
 
 from arc_refinery.config.rewards import RewardTerm, described
+from arc_refinery.domains.grades import REWARDS, by_name
 from arc_refinery.programs import likeness
-from arc_refinery.sandbox import Status
-
-
-@dataclass(frozen=True, slots=True)
-class Grade:
-    """Result of executing one answer; a domain's own class adds what its program gave."""
-
-    status: str  # no_code, or the sandbox's verdict: ok, error, timeout, ...
-    error: str = ""
-    code: str | None = None  # the program
-
-    @property
-    def is_valid(self) -> bool:
-        return self.status == Status.ok
-
-    @property
-    def score(self) -> float:
-        """Share of the checks that the prompt shows, or feedback may reveal, that are right, 0..1."""
-        raise NotImplementedError
-
-    @property
-    def is_solved(self) -> bool:
-        """Whether all checks are right, hidden ones included."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,21 +36,6 @@ class ScoredAttempt:
     @property
     def about(self) -> str:
         return f"the task {self.task_id}"
-
-
-def by_name(*functions: Callable[[Any], float]) -> dict[str, Callable[[Any], float]]:
-    """Return rewards by the name that a config gives them: that of their function, with dashes."""
-    return {function.__name__.replace("_", "-"): function for function in functions}
-
-
-def solved(grade: Grade) -> float:
-    """1 if the program is right, also on hidden checks"""
-    return float(grade.is_solved)
-
-
-def score(grade: Grade) -> float:
-    """share of the shown checks that are right"""
-    return grade.score
 
 
 def improvement(attempt: ScoredAttempt) -> float:
@@ -104,7 +65,6 @@ def truncation(attempt: ScoredAttempt) -> float:
 
 REFINING_REWARDS = by_name(improvement, near)  # they read the refined attempt
 ATTEMPT_REWARDS = {**REFINING_REWARDS, **by_name(repetition, truncation)}
-REWARDS = by_name(solved, score)  # of every domain; they read the program alone, so a parent has them, too
 
 
 class AttemptTerm(RewardTerm):

@@ -11,12 +11,12 @@ import pandas as pd
 
 from arc_refinery import records
 from arc_refinery.config import DOMAINS
+from arc_refinery.domains.domain import Domain, GradedAttempt, load_domain
+from arc_refinery.domains.prompts import opening, split_prefix
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import SOLVED
 from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts
-from arc_refinery.refining.prompts import opening, split_prefix
 from arc_refinery.reporting.kind import PerTask
 from arc_refinery.reporting.markdown import fenced, folded
 from arc_refinery.reporting.outcomes import refining_pairs

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from arc_refinery import records
+from arc_refinery.domains.domain import load_domain
 from arc_refinery.errors import span
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.files import atomic_write
 from arc_refinery.refining.config import Refining
-from arc_refinery.refining.domain import load_domain
 from arc_refinery.refining.next_turn import LEFT_OUT, without
 from arc_refinery.reporting import publish
 from arc_refinery.reporting.markdown import listed, markdown_table, write_csv

@@ -8,13 +8,13 @@ from typing import Any
 import pandas as pd
 
 from arc_refinery.branch_files import BranchFiles
+from arc_refinery.domains.domain import Domain, GradedAttempt, load_domain
+from arc_refinery.domains.prompts import split_prefix
 from arc_refinery.evaluation.attempts import Results
 from arc_refinery.evaluation.metrics import PROGRAMS
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config import Arm, Refining
-from arc_refinery.refining.domain import Domain, GradedAttempt, load_domain
 from arc_refinery.refining.graded import read_attempts, read_graded
-from arc_refinery.refining.prompts import split_prefix
 from arc_refinery.refining.report import gallery, lengths, rows, tasks
 from arc_refinery.reporting import kind
 from arc_refinery.reporting.kind import PerTask, Texts

@@ -15,13 +15,13 @@ import pyarrow as pa
 from arc_refinery import records
 from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import inputs
+from arc_refinery.domains.domain import Domain, load_domain
 from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import ArmRows
 from arc_refinery.evaluation.sides import ADVICE, check_rows
 from arc_refinery.programs import likeness
 from arc_refinery.records import Attempt, Prompt, RecordError, ReferenceLogprob
 from arc_refinery.refining.config import BROKEN, Arm, Refining, is_broken
-from arc_refinery.refining.domain import Domain, load_domain
 from arc_refinery.refining.graded import program_of, read_attempts
 from arc_refinery.reporting.kind import settings_hash
 

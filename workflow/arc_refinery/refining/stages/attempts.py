@@ -12,15 +12,15 @@ from typing import Annotated, Any
 from arc_refinery import records
 from arc_refinery.config import PROMPTS, TUNING, ModelConfig, NonNegativeInt, PositiveInt, Sandbox, Seed, marked
 from arc_refinery.config.answers import identity
+from arc_refinery.domains.domain import Domain, LoadedDomain
+from arc_refinery.domains.prompts import begun_answer
 from arc_refinery.errors import InputError, NoRoomError, NotFiniteError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.domain import Domain, LoadedDomain
 from arc_refinery.refining.graded import check_tasks
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.prompt_files import MAKE_ROOM
-from arc_refinery.refining.prompts import begun_answer
 from arc_refinery.sampling.backends import Decoding, Report, Request, Sample, open_sampler
 from arc_refinery.sampling.checks import check_answers_end, check_model
 from arc_refinery.sampling.shard import Compute, Entry, check_shard, progress_path, resumed

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 
 from arc_refinery import records
 from arc_refinery.config import PositiveInt, Sandbox
+from arc_refinery.domains.domain import Domain, LoadedDomain
+from arc_refinery.domains.prompts import Renderer, rest_of_answer
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Prompt, ReferenceLogprob
 from arc_refinery.refining.config import PromptedModel
-from arc_refinery.refining.domain import Domain, LoadedDomain
-from arc_refinery.refining.prompts import Renderer, rest_of_answer
 from arc_refinery.refining.stages.prompts import wording_of
 from arc_refinery.sampling.checks import check_answers_end, check_model
 

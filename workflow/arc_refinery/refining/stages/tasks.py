@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 from arc_refinery import records
 from arc_refinery.config import REPORT, TUNING, Line, LineOrNone, PositiveInt, Sandbox, Seed, marked
+from arc_refinery.domains.domain import LeftOut, LoadedDomain
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.refining.config import Problems, TaskSet
-from arc_refinery.refining.domain import LoadedDomain
-from arc_refinery.refining.training_tasks import TEMPLATE_ROWS, LeftOut, deal_tasks, overlaps, overlaps_of
+from arc_refinery.refining.training_tasks import TEMPLATE_ROWS, deal_tasks, overlaps, overlaps_of
 from arc_refinery.stages import Files
 
 

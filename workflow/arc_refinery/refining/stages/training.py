@@ -7,11 +7,11 @@ from typing import Any
 
 from arc_refinery import records
 from arc_refinery.config import Guard, Lengths, Lora, PositiveInt, Sandbox, Seed
+from arc_refinery.domains.domain import Domain, LoadedDomain
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import Grpo, PromptedModel, Refinement
-from arc_refinery.refining.domain import Domain, LoadedDomain
 from arc_refinery.refining.prompt_files import STATUSES, nothing_selected, nothing_to_refine
 from arc_refinery.refining.stages.prompts import wording_of
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements

@@ -1,1 +1,0 @@
-"""Domains: what a refining experiment refines. Each is a package with `domain` and `config` (docs/development.md)."""

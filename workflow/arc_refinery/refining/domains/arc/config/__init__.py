@@ -1,7 +1,0 @@
-"""The config of the domain `arc`."""
-
-from arc_refinery.refining.domains.arc.config.experiment import LEARNED, Arc, ArcExperiment, Showing, TemplateRows
-from arc_refinery.refining.domains.arc.config.rewards import REWARDS, Grade
-from arc_refinery.refining.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
-
-Experiment = ArcExperiment
