@@ -20,9 +20,9 @@ from arc_refinery.config import Lora, ModelConfig
 from arc_refinery.domains.arc.config.rewards import arc_v1
 from arc_refinery.domains.arc.domain import first_turn_in
 from arc_refinery.domains.domain import load_domain
+from arc_refinery.domains.first_turn import rendered
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.models.tokenizers import load_tokenizer
-from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.sampling.backends import Decoding, Request, open_sampler
 from arc_refinery.sandbox import Executor, Limits

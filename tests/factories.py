@@ -19,11 +19,11 @@ from arc_refinery.domains.arc.config import Showing
 from arc_refinery.domains.arc.domain import Domain
 from arc_refinery.domains.arc.prompts import Template
 from arc_refinery.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
+from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.first_turn import first_turn_prompts
 
 MODEL = "models/m"
 ARC = Domain()

@@ -15,9 +15,9 @@ from arc_refinery.domains.arc.config import Showing
 from arc_refinery.domains.arc.prompts import COMPACT, first_turn
 from arc_refinery.domains.arc.records import Prompt
 from arc_refinery.domains.domain import Answer, load_domain
-from arc_refinery.domains.grades import Grade
 from arc_refinery.domains.prompts import Renderer, extract_code, next_turn
 from arc_refinery.errors import InputError, ModelError
+from arc_refinery.grades import Grade
 from arc_refinery.models.chat import begin_answers
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Attempt

@@ -18,14 +18,14 @@ from arc_refinery.config import ConfigError, Sandbox, validate_experiment
 from arc_refinery.domains import domain
 from arc_refinery.domains.arc.domain import Domain as Arc
 from arc_refinery.domains.domain import Answer, GradedAttempt, Question, load_domain
-from arc_refinery.domains.grades import Grade
+from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
+from arc_refinery.grades import Grade
 from arc_refinery.jobs import train
 from arc_refinery.models.chat import Message
 from arc_refinery.refining import jobs
 from arc_refinery.refining.config import Refining, Sampling
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.next_turn import NextTurnPlan, best_incorrect, next_turn_prompts
 from arc_refinery.refining.training_tasks import overlaps

@@ -20,9 +20,9 @@ from arc_refinery.domains.arc import grading
 from arc_refinery.domains.arc.domain import first_turn_in
 from arc_refinery.domains.arc.prompts import COMPACT, execution_feedback, load_template, template
 from arc_refinery.domains.domain import Answer
+from arc_refinery.domains.first_turn import rendered
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.refining import next_turn
-from arc_refinery.refining.first_turn import rendered
 from arc_refinery.sandbox import Executor
 
 PACKAGE = ROOT / "workflow/arc_refinery"

@@ -16,12 +16,12 @@ from arc_refinery import cli, records, stages
 from arc_refinery.config import ConfigError, Sandbox, check_files, validate_experiment
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.domains.domain import Answer, GradedAttempt
+from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.jobs import Job, settings_text
 from arc_refinery.refining import inputs, jobs
 from arc_refinery.refining.config import Refining, RowsSet, Sampling
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import verdict_of
 
 ROWS: list[Any] = [{"word": "ab"}, {"word": "1"}, {"word": "cd", "task_id": "mine"}, {"word": "ef"}]

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from arc_refinery.domains import domain, grades
+from arc_refinery import grades
+from arc_refinery.domains import domain
 from arc_refinery.domains.domain import Answer, Question
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.models.chat import Message

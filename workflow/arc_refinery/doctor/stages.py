@@ -152,8 +152,8 @@ def _prompts(path: Path) -> Path:
     from arc_refinery.domains.arc.prompts import load_template
     from arc_refinery.domains.arc.records import Prompt
     from arc_refinery.domains.arc.sources import tasks_of_set
+    from arc_refinery.domains.first_turn import first_turn_prompts
     from arc_refinery.domains.prompts import Renderer
-    from arc_refinery.refining.first_turn import first_turn_prompts
 
     task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
     tasks = list(tasks_of_set(task_set, 300, Counter()))

@@ -29,12 +29,12 @@ from arc_refinery import records
 from arc_refinery.config import ConfigError, Sandbox, domain_part
 from arc_refinery.config.own_functions import reason_of
 from arc_refinery.config.rewards import Functions
-from arc_refinery.domains.grades import REWARDS, Grade
 from arc_refinery.domains.mutations import mutations
 from arc_refinery.domains.prompts import next_turn, opening, program_and_end
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.attempts import NAMES
 from arc_refinery.evaluation.metrics import PASS_RATE, PROGRAMS, SOLVED, Metric
+from arc_refinery.grades import REWARDS, Grade
 from arc_refinery.models.chat import Message
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status

@@ -10,8 +10,8 @@ import numpy as np
 from tqdm import tqdm
 
 from arc_refinery.domains.domain import Answer, Domain
-from arc_refinery.domains.grades import Grade
 from arc_refinery.errors import InputError
+from arc_refinery.grades import Grade
 from arc_refinery.programs import without_first_thought
 from arc_refinery.records import Attempt, Verdict
 from arc_refinery.records.refining import NO_CODE

@@ -26,10 +26,10 @@ from itertools import cycle, groupby, islice
 from typing import Any, assert_never
 
 from arc_refinery.domains.domain import Domain, GradedAttempt, Question
+from arc_refinery.domains.first_turn import rendered
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import FeedbackKind, History
-from arc_refinery.refining.first_turn import rendered
 from arc_refinery.refining.grading import can_be_refined
 from arc_refinery.sandbox import Status
 

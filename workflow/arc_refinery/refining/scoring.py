@@ -9,7 +9,7 @@ from typing import Any
 from accelerate.utils import gather_object
 
 from arc_refinery.domains.domain import Answer, Domain
-from arc_refinery.domains.grades import solved
+from arc_refinery.grades import solved
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
 from arc_refinery.refining.config.rewards import REFINING_REWARDS, ScoredAttempt

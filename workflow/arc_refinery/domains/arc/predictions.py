@@ -17,11 +17,11 @@ from arc_refinery.arc.tasks import Task
 from arc_refinery.domains.arc.domain import first_turn_in
 from arc_refinery.domains.arc.prompts import Template
 from arc_refinery.domains.arc.records import Attempt, Prompt, View
+from arc_refinery.domains.first_turn import rendered
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.files import checked, in_words
 from arc_refinery.records import attempt_id
-from arc_refinery.refining.first_turn import rendered
 
 FORMS = "expected {text_prediction or code, data_augmentation_params}"
 OUT_OF_STEP = (

@@ -16,10 +16,10 @@ from arc_refinery.domains.arc.config import Showing
 from arc_refinery.domains.arc.domain import Domain as Arc
 from arc_refinery.domains.arc.prompts import load_template
 from arc_refinery.domains.arc.records import Prompt, ShownTask
+from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.refining.config import Sampling
-from arc_refinery.refining.first_turn import first_turn_prompts
 
 
 def prompts_in(

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from arc_refinery.config.base import NonNegativeInt, PositiveInt, Seed
 from arc_refinery.config.sampling import RowsFile
 from arc_refinery.domains.code import two_rules
-from arc_refinery.domains.grades import Grade, by_name, score, solved
+from arc_refinery.grades import Grade, by_name, score, solved
 from arc_refinery.refining.config import tasks
 from arc_refinery.refining.config.evaluation import Evaluation
 from arc_refinery.refining.config.experiment import Refining

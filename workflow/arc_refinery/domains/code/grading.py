@@ -21,8 +21,8 @@ from arc_refinery import records
 from arc_refinery.asserts.run import AssertOutcome, AssertResult, AssertsReport, problems, run_asserts
 from arc_refinery.domains.code.starters import wholes
 from arc_refinery.domains.code.tasks import FAILS, UNCHECKABLE, CodeTask, LeftOutRows, described, read_tasks
-from arc_refinery.domains.grades import Grade
 from arc_refinery.errors import InputError
+from arc_refinery.grades import Grade
 from arc_refinery.programs import after_thought, defined_names, tested_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Status

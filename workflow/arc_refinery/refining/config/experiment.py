@@ -28,8 +28,8 @@ from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.rewards import Functions
 from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import TRAINED
-from arc_refinery.domains.grades import REWARDS
 from arc_refinery.evaluation.power import POWER, Plan
+from arc_refinery.grades import REWARDS
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import BROKEN, Arm, Evaluation
 from arc_refinery.refining.config.rewards import ATTEMPT_REWARDS

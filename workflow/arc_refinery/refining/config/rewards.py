@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from arc_refinery.config.rewards import RewardTerm, described
-from arc_refinery.domains.grades import REWARDS, by_name
+from arc_refinery.grades import REWARDS, by_name
 from arc_refinery.programs import likeness
 
 

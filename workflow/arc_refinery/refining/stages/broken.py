@@ -20,12 +20,12 @@ from arc_refinery import records
 from arc_refinery.config import PositiveInt, Sandbox, Seed
 from arc_refinery.config.base import Strict
 from arc_refinery.domains.domain import Domain, LoadedDomain
+from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer, begun_answer, behind_thought
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Attempt, Prompt
 from arc_refinery.refining.config import BROKEN, BROKEN_BRANCH, PromptedModel, Sampling
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.grading import can_be_refined, verdicts_of
 from arc_refinery.refining.prompt_files import write_prompts
 from arc_refinery.refining.stages.prompts import Prompts, wording_of

@@ -11,12 +11,12 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config import ATTEMPTS, Line, PositiveInt, Sandbox, Seed, marked
 from arc_refinery.config.base import PROMPTS, Strict
 from arc_refinery.domains.domain import Domain, GradedAttempt, LoadedDomain
+from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.refining.config import Demonstrations, FeedbackKind, PromptChoice, PromptedModel, Refinement, Sampling
 from arc_refinery.refining.demonstrations import DemonstrationPlan, make_demonstrations
-from arc_refinery.refining.first_turn import first_turn_prompts
 from arc_refinery.refining.graded import read_graded
 from arc_refinery.refining.next_turn import NextTurnPlan, next_turn_prompts
 from arc_refinery.refining.prompt_files import with_pass_rate, write_prompts

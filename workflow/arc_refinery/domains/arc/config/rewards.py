@@ -8,10 +8,10 @@ A program with half of the grids right, a pixel score of 0.75 and a fifth of the
 
 from dataclasses import dataclass
 
+from arc_refinery import grades
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.metrics import correct_grids, mean_pixel_score
-from arc_refinery.domains import grades
-from arc_refinery.domains.grades import by_name, solved
+from arc_refinery.grades import by_name, solved
 
 
 @dataclass(frozen=True, slots=True)
