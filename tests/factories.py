@@ -19,11 +19,13 @@ from arc_refinery.domains.arc.config import Showing
 from arc_refinery.domains.arc.domain import Domain
 from arc_refinery.domains.arc.prompts import Template
 from arc_refinery.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
+from arc_refinery.domains.code.tasks import CodeTask
 from arc_refinery.domains.first_turn import first_turn_prompts
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.refining.config import Sampling
+from arc_refinery.tool_use.grading.domains import domain_of, question_of
 
 MODEL = "models/m"
 ARC = Domain()
@@ -153,6 +155,12 @@ def make_question(**changes: Any) -> Question:
     """A question whose answer is a number."""
     fields: dict[str, Any] = {"question_id": "q", "text": "What is 3 + 4?", "kind": "gsm8k", "reference": "7"}
     return Question(**fields | changes)
+
+
+def code_question(*tests: str, n_shown: int = 0, **changes: Any) -> Question:
+    """A question of the domain `code`, whose first tests are shown."""
+    fields = {"task_id": "q", "text": "Do.", "names": (), "shown": tests[:n_shown], "hidden": tests[n_shown:]} | changes
+    return question_of(domain_of("code"), CodeTask(**fields))
 
 
 def make_episode(question: Question | None = None, **changes: Any) -> Episode:

@@ -1,25 +1,21 @@
 """Programs against asserts: verdicts of honest programs, right and wrong. Cheats are in tests/hostile."""
 
 import pytest
-from factories import make_question
 from mbpp_rows import mbpp_row
 
 from arc_refinery.asserts.run import AssertsReport, run_asserts
 from arc_refinery.asserts.split import Asserts, Suite, hidden_checks
-from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor, Limits
-from arc_refinery.tool_use.grading.rewards import grade_episodes
-from arc_refinery.tool_use.questions.data import mbpp_question
 
 Executors = tuple[Executor, Executor]
 
 
-def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup: str = "") -> Question:
-    return make_question(kind="code_exec", reference=reference, asserts=Asserts(asserts, imports, setup))
+def question(reference: str, *asserts: str, imports: tuple[str, ...] = (), setup: str = "") -> Suite:
+    return Suite(Asserts(asserts, imports, setup), reference)
 
 
-def report(executors: Executors, program: str | None, source: Question) -> AssertsReport:
-    (only,) = run_asserts([program], [source.suite], *executors)
+def report(executors: Executors, program: str | None, source: Suite) -> AssertsReport:
+    (only,) = run_asserts([program], [source], *executors)
     return only
 
 
@@ -172,7 +168,7 @@ def test_verdicts(executors: Executors, program: str | None, expected: list[tupl
         ),
     ],
 )
-def test_right_programs_pass_and_wrong_ones_do_not(executors: Executors, source: Question, right: str, wrong: str):
+def test_right_programs_pass_and_wrong_ones_do_not(executors: Executors, source: Suite, right: str, wrong: str):
     for program, is_right in ((source.reference, True), (right, True), (wrong, False)):
         graded = report(executors, program, source)
         assert graded.is_passed == is_right, (program, verdicts(graded))
@@ -229,9 +225,7 @@ def test_values_are_compared_as_python_compares_them(executors: Executors, state
     imports = "import collections, decimal, fractions\nimport numpy as np\n"
     programs = [f"{imports}def f(n): return {value}" for value in VALUES_AND_CHECKS[statement]]
     source = question(f"{imports}def f(n): return [1]", f"assert {statement}")
-    for program, graded in zip(
-        programs, run_asserts(programs, [source.suite] * len(programs), *executors), strict=True
-    ):
+    for program, graded in zip(programs, run_asserts(programs, [source] * len(programs), *executors), strict=True):
         assert graded.is_passed == _passes(f"{program}\nassert {statement}"), (program, verdicts(graded))
         assert "not_plain" not in {outcome for outcome, _ in verdicts(graded)}
 
@@ -361,9 +355,9 @@ def test_own_instances_cannot_be_compared(executors: Executors):
 
 def test_programs_of_many_questions_are_graded_in_one_go_and_in_order(executors: Executors):
     rows = [mbpp_row(index) for index in range(6)]
-    sources = [mbpp_question(row, "q", "here") for row in rows]
+    sources = [question(row["code"], *row["test_list"], *row["challenge_test_list"]) for row in rows]
     programs = [row["code"] if index % 2 else "def other(): pass" for index, row in enumerate(rows)]
-    reports = run_asserts([*programs, None], [source.suite for source in (*sources, sources[0])], *executors)
+    reports = run_asserts([*programs, None], [*sources, sources[0]], *executors)
     assert [report.is_passed for report in reports] == [False, True, False, True, False, True, False]
     assert [len(report.asserts) for report in reports] == [5] * 7
 
@@ -382,62 +376,16 @@ def test_a_value_that_matters_only_as_truth_need_not_be_plain(executors: Executo
     assert [name for name, _ in verdicts(report(executors, program, question(program, statement)))] == [outcome]
 
 
-def test_an_answer_is_graded_by_its_program(executors: Executors):
-    answers = [
-        f"<think>\n```python\nnonsense\n```\n</think>\n\nHere:\n```python\n{DOUBLE.reference}\n```<|im_end|>",
-        f"```python\n{DOUBLE.reference}\n```\n```python\ndef double(n): return 0\n```",
-        DOUBLE.reference,  # no block
-        f"<think>\n```python\n{DOUBLE.reference}\n```",  # thinking only
-    ]
-    graded = grade_episodes(answers, [DOUBLE] * 4, *executors)
-    assert [grade.reward for grade in graded] == [1.0, 0.0, 0.0, 0.0]
-    assert graded[0].answer.strip() == DOUBLE.reference
-    assert [verdicts(grade.report)[0][0] for grade in graded if grade.report] == [
-        "passed",
-        "failed",
-        "no_code",
-        "no_code",
-    ]
-
-
 def test_a_sandbox_that_fails_is_an_exception(executors: Executors):
     closed = Executor(1, Limits())
     closed.close()
     with pytest.raises(RuntimeError, match="closed"):
-        run_asserts([DOUBLE.reference], [DOUBLE.suite], closed, executors[1])
+        run_asserts([DOUBLE.reference], [DOUBLE], closed, executors[1])
     with pytest.raises(RuntimeError, match="closed"):
-        run_asserts([DOUBLE.reference], [DOUBLE.suite], executors[0], closed)
+        run_asserts([DOUBLE.reference], [DOUBLE], executors[0], closed)
 
 
-# what a question shows, and what partial credit is for
-
-ROW = {
-    "text": "Double it.",
-    "code": "def double(n): return 2 * n",
-    "task_id": 1,
-    "test_list": ["assert double(2) == 4", "assert double(-3) == -6"],
-    "challenge_test_list": ["assert double(0) == 0"],
-}
-
-
-@pytest.mark.parametrize(
-    ("program", "share"),
-    [
-        ("def double(n): return 2 * n", 1.0),
-        ("def double(n): return n * n", 0.5),  # the shown one, and 0
-        ("def double(n): return n + 2", 0.0),  # the shown one
-        ("def double(n): return -6 if n < 0 else 2", 0.5),  # not the shown one
-        ("def double(n): return 4 if n == 2 else None", 0.0),
-        # one value in all
-        ("def double(n): return 4", 0.0),
-        ("def double(n): return 0", 0.0),
-        ("def double(n): pass", 0.0),
-        ("def double(n) return n", 0.0),
-        (None, 0.0),
-    ],
-)
-def test_hidden_asserts_alone_count_for_partial_credit(executors: Executors, program: str | None, share: float):
-    assert report(executors, program, mbpp_question(ROW, "q", "here")).passed_hidden == share
+# what a text shows
 
 
 @pytest.mark.parametrize(
@@ -461,28 +409,8 @@ def test_hidden_asserts_alone_count_for_partial_credit(executors: Executors, pro
     ],
 )
 def test_an_assert_is_hidden_unless_the_text_shows_its_calls(text: str, asserts: list[str], hidden: list[bool]):
-    source = make_question(
-        text=text, kind="code_exec", reference="def f(x): return x + 1", asserts=Asserts(tuple(asserts))
-    )
-    assert list(hidden_checks(source.suite)) == hidden
-
-
-@pytest.mark.parametrize(
-    ("asserts", "program", "share"),
-    [
-        # nothing is hidden
-        (["assert f(1) == 2"], "def f(x): return x + 1", 0.0),
-        # a constant program that passes everything is correct
-        (["assert f(1) == 2", "assert f(0) == 2"], "def f(x): return 2", 1.0),
-        (["assert f(1)", "assert f(2)", "assert not f(3)"], "def f(x): return True", 0.0),
-        (["assert f(1)", "assert f(2)", "assert not f(3)"], "def f(x): return x < 2", 0.5),
-    ],
-)
-def test_partial_credit_of_few_or_equal_values(executors: Executors, asserts: list[str], program: str, share: float):
-    source = make_question(
-        text=f"Do. {asserts[0]}", kind="code_exec", reference="def f(x): return x", asserts=Asserts(tuple(asserts))
-    )
-    assert report(executors, program, source).passed_hidden == share
+    suite = Suite(Asserts(tuple(asserts)), "def f(x): return x + 1", text)
+    assert list(hidden_checks(suite)) == hidden
 
 
 def called(executors: Executors, program: str, statement: str, setup: str = "") -> tuple[str, int | None, list[str]]:

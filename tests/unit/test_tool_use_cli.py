@@ -150,22 +150,28 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wording: Wording
 ):
     row = {"text": "Double a number.", "code": "def double(n): return n", "test_list": ["assert double(2) == 4"]}
-    (folder / "wrong.jsonl").write_text(json.dumps(row | {"task_id": 9}))
-    said = run(monkeypatch, questions({"form": "mbpp", "source": "file", "path": "wrong.jsonl"}))
-    (logged,) = (message for message in caplog.messages if "a/mbpp-9" in message)
-    assert "assert 1: failed" in logged
+    right = row | {"code": "def double(n): return 2 * n", "task_id": 8}
+    (folder / "some.jsonl").write_text(f"{json.dumps(right)}\n{json.dumps(row | {'task_id': 9})}")
+    words = questions({"form": "code", "source": "file", "path": "some.jsonl"})
+    monkeypatch.setattr(sys, "argv", ["arc-refinery", *words])
+    cli.main()
+    (logged,) = (message for message in caplog.messages if "mbpp-9" in message)
+    assert "assert double(2) == 4" in logged
     wording(logged)
+    (folder / "a").unlink()
+    (folder / "wrong.jsonl").write_text(json.dumps(row | {"task_id": 9}))
+    said = run(monkeypatch, questions({"form": "code", "source": "file", "path": "wrong.jsonl"}))
+    assert "mbpp-9" in str(said)
     (folder / "empty.jsonl").write_text("")
-    nothing = run(monkeypatch, questions({"form": "mbpp", "source": "file", "path": "empty.jsonl"}))
-    for refused, file, n_rows in ((said, "wrong.jsonl", 1), (nothing, "empty.jsonl", 0)):
+    nothing = run(monkeypatch, questions({"form": "code", "source": "file", "path": "empty.jsonl"}))
+    for refused, file in ((said, "wrong.jsonl"), (nothing, "empty.jsonl")):
         assert str(refused).startswith(f"arc-refinery: {file}: ")
-        assert f" {n_rows}" in str(refused)
         wording(refused)
     assert not (folder / "a").exists()
 
 
 @pytest.mark.slow
-def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logged(
+def test_what_is_held_out_is_counted_by_reason(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wording: Wording
 ):
     def row(task_id: int, name: str, *values: int) -> dict[str, object]:
@@ -177,7 +183,7 @@ def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logge
     (folder / "full.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     other = row(2, "twice", 1, 2)
     (folder / "sanitized.jsonl").write_text(json.dumps(other | {"prompt": "Multiply by two."}))
-    mbpp = {"form": "mbpp", "source": "file"}
+    mbpp = {"form": "code", "source": "file"}
     for words in (
         questions(mbpp | {"path": "sanitized.jsonl"}, "b", split="heldout"),
         questions(mbpp | {"path": "full.jsonl"}, heldout="b"),
@@ -185,10 +191,8 @@ def test_what_is_held_out_is_counted_by_reason_and_what_hides_no_assert_is_logge
         monkeypatch.setattr(sys, "argv", ["arc-refinery", *words])
         cli.main()
     assert [question.question_id for question in records.read(folder / "a", Question)] == ["a/mbpp-3", "a/mbpp-4"]
-    assert records.notes(folder / "a")["held_out"] == {"held out, by task_id": 1}
+    assert records.notes(folder / "a")["held_out"] == {"held out, by id": 1}
     assert "held_out" not in records.notes(folder / "b")
-    held_out, all_shown = (message for message in caplog.messages if message.startswith("1 question"))
-    assert "task_id" in held_out
-    assert "passed_tests" in all_shown
+    (held_out,) = (message for message in caplog.messages if message.startswith("1 question"))
+    assert "by id" in held_out
     wording(held_out)
-    wording(all_shown)

@@ -259,13 +259,13 @@ def test_without_training_neither_adapters_nor_training_questions_are_needed(con
 
 
 def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: Content, tmp_path: Path):
-    for side, form in (("train", "mbpp"), ("heldout", "gsm8k")):
+    for side, form in (("train", "code"), ("heldout", "gsm8k")):
         content["data"][side][0] |= {"form": form, "source": "file", "path": str(tmp_path)}
     content["data"]["files"] = __file__
     with pytest.raises(ConfigError) as caught:
         check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
     assert str(caught.value).splitlines() == [
-        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of mbpp",
+        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of code",
         f"mine.yaml: data.heldout.0.path: {tmp_path} is a folder; expected a file of rows of gsm8k",
         f"mine.yaml: data.files: {__file__} is a file; expected a folder with one folder per question",
     ]
@@ -273,7 +273,7 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: Content,
 
 def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path: Path, wording: Wording):
     content["model"]["path"] = str(tmp_path / "model")
-    for side, form in (("train", "mbpp"), ("heldout", "gsm8k")):
+    for side, form in (("train", "code"), ("heldout", "gsm8k")):
         content["data"][side][0] |= {"form": form, "source": "file", "path": str(tmp_path / f"{side}.jsonl")}
     content["data"]["files"] = str(tmp_path / "files")
     content["resources"] = {"train": {"venv": str(tmp_path / "venv")}}
@@ -389,7 +389,7 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     assert not experiment.modules_of_python  # no answer is a program
-    content["data"]["heldout"][0] |= {"form": "mbpp", "source": "file", "path": "rows.jsonl"}
+    content["data"]["heldout"][0] |= {"form": "code", "source": "file", "path": "rows.jsonl"}
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     episodes = [jobs.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
     for job in (*episodes, train_job(experiment, "trained")):

@@ -10,29 +10,12 @@ import row_files
 from messages import Wording
 from row_files import each_format
 
-from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.tool_use.config.experiment import RowForm
 from arc_refinery.tool_use.questions.data import questions_from_file
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
-MBPP = {
-    "text": "Write a function to double a number.",
-    "code": "def double(n):\r\n    return 2 * n",
-    "task_id": 7,
-    "test_setup_code": "x = 3\r\n",
-    "test_list": ["assert double(2) == 4", "assert double(x) == 6"],
-    "challenge_test_list": ["assert double(-1) == -2"],
-}
-SANITIZED = {
-    "source_file": "a.txt",
-    "task_id": 8,
-    "prompt": "Write a function to halve a number.",
-    "code": "def half(n): return n / 2",
-    "test_imports": ["import math"],
-    "test_list": ["assert math.isclose(half(3), 1.5)"],
-}
 
 
 def write_jsonl(path: Path, rows: list[Any]) -> Path:
@@ -51,25 +34,6 @@ def test_gsm8k_rows(tmp_path: Path, suffix: str):
     assert (second.question_id, second.reference, second.solution) == ("train-000002", "-3.5", "no steps")
 
 
-@each_format
-def test_mbpp_rows(tmp_path: Path, suffix: str):
-    (only,) = questions_from_file(WRITERS[suffix](tmp_path / f"full{suffix}", [MBPP]), "mbpp")
-    assert only == Question(
-        "mbpp-7",
-        "Write a function to double a number.\nOne of its tests: assert double(2) == 4",
-        "code_exec",
-        "def double(n):\n    return 2 * n",
-        asserts=Asserts(("assert double(2) == 4", "assert double(x) == 6", "assert double(-1) == -2"), setup="x = 3\n"),
-    )
-
-
-@each_format
-def test_sanitized_mbpp_rows(tmp_path: Path, suffix: str):
-    (only,) = questions_from_file(WRITERS[suffix](tmp_path / f"test{suffix}", [SANITIZED]), "mbpp")
-    assert only.text.startswith("Write a function to halve a number.\n")
-    assert only.asserts == Asserts(("assert math.isclose(half(3), 1.5)",), ("import math",))
-
-
 def test_rows_of_text(tmp_path: Path):
     (only,) = questions_from_file(write_jsonl(tmp_path / "a.jsonl", [{"question": "Where?", "answer": "Here"}]), "text")
     assert only == Question("a-000001", "Where?", "exact_match", "Here")
@@ -78,7 +42,6 @@ def test_rows_of_text(tmp_path: Path):
 @pytest.mark.parametrize(
     ("form", "row", "field"),
     [
-        ("mbpp", SANITIZED | {"test": "import numpy as np\ninputs = [[3]]"}, "'test'"),
         ("text", {"question": "Which?", "answer": "b", "choices": ["a", "b"]}, "'choices'"),
         ("gsm8k", SUM | {"context": "Hats are blue."}, "'context'"),
     ],
@@ -97,7 +60,7 @@ def test_a_field_that_matters_and_is_not_used_is_logged_once(
 
 
 def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    assert len(list(questions_from_file(write_jsonl(tmp_path / "rows.jsonl", [MBPP, SANITIZED]), "mbpp"))) == 2
+    assert len(list(questions_from_file(write_jsonl(tmp_path / "rows.jsonl", [SUM, SUM]), "gsm8k"))) == 2
     assert caplog.messages == []
 
 
@@ -111,14 +74,6 @@ def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.L
         ("gsm8k", SUM | {"answer": "it is\nthree"}, "'answer'", " 'three';"),
         ("gsm8k", SUM | {"answer": "#### three"}, "'answer'", " '#### three';"),
         ("gsm8k", [1], "'question'", " list;"),
-        ("mbpp", MBPP | {"code": None}, "'code'", " None;"),
-        ("mbpp", MBPP | {"test_list": []}, "'test_list'", " empty;"),
-        ("mbpp", MBPP | {"test_list": "assert"}, "'test_list'", " 'assert';"),
-        ("mbpp", {"text": "t", "code": "c"}, "'test_list'", " missing;"),
-        ("mbpp", MBPP | {"challenge_test_list": [1]}, "'challenge_test_list'", " [1];"),
-        ("mbpp", MBPP | {"test_setup_code": 1}, "'test_setup_code'", " 1;"),
-        ("mbpp", MBPP | {"task_id": None}, "'task_id'", " None;"),
-        ("mbpp", SANITIZED | {"test_imports": "import math"}, "'test_imports'", " 'import math';"),
         ("text", {"question": "q"}, "'answer'", " missing;"),
         ("text", {"question": "q", "answer": "..."}, "'answer'", " '...';"),
     ],
@@ -126,7 +81,7 @@ def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.L
 def test_a_row_that_cannot_be_used_is_named(
     tmp_path: Path, form: RowForm, row: Any, field: str, symptom: str, wording: Wording
 ):
-    good = {"gsm8k": SUM, "mbpp": MBPP, "text": {"question": "q", "answer": "a"}}[form]
+    good = {"gsm8k": SUM, "text": {"question": "q", "answer": "a"}}[form]
     path = write_jsonl(tmp_path / "rows.jsonl", [good, row])
     with pytest.raises(InputError) as error:
         list(questions_from_file(path, form))

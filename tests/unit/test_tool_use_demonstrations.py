@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 import pytest
 from checkout import TINY_TOOLS
-from factories import make_question
+from factories import code_question, make_question
 from mbpp_rows import mbpp_row
 
 from arc_refinery.records.tool_use import Question
@@ -18,7 +18,7 @@ from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.grading.answers import final_number
-from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
 from arc_refinery.tool_use.training.demonstrations import conversation, demonstration
@@ -110,7 +110,7 @@ def test_generated_problems_are_answered_rightly(tools: Toolbox):
 def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):
     for index in range(5):
         row = mbpp_row(index)
-        messages = demonstration(mbpp_question(row, "q", "here"), tools, calls=True)
+        messages = demonstration(code_question(*row["test_list"], reference=row["code"]), tools, calls=True)
         assert messages is not None
         _, call, result, answer = messages
         called, _, expected = row["test_list"][0].removeprefix("assert ").partition(" == ")

@@ -4,10 +4,9 @@ import re
 from fractions import Fraction
 
 import pytest
-from mbpp_rows import mbpp_row
 
 from arc_refinery.tool_use.config.experiment import LEVELS
-from arc_refinery.tool_use.questions.data import gsm8k_question, mbpp_question
+from arc_refinery.tool_use.questions.data import gsm8k_question
 from arc_refinery.tool_use.questions.generator import gsm8k_row, split_of
 
 N = 200
@@ -49,15 +48,6 @@ def test_levels_have_so_many_calculations():
 def test_rows_are_read_as_those_of_the_data_sets():
     question = gsm8k_question(gsm8k_row(2, "train", 0, 0), "g", "here")
     assert question.reference.isdigit()
-    row = mbpp_row(3)
-    # the same in the form of MBPP's sanitized subset
-    names = {"text": "prompt", "code": "code", "task_id": "task_id", "test_list": "test_list"}
-    sanitized = {"source_file": "generator", "test_imports": []} | {new: row[old] for old, new in names.items()}
-    full, short = mbpp_question(row, "m", "here"), mbpp_question(sanitized, "m", "here")
-    assert full.asserts is not None
-    assert short.asserts is not None
-    assert (full.question_id, full.text, full.reference) == (short.question_id, short.text, short.reference)
-    assert full.asserts.statements[:3] == short.asserts.statements
 
 
 def test_no_text_is_on_both_sides():

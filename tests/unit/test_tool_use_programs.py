@@ -2,10 +2,10 @@
 
 import pytest
 
-from arc_refinery.tool_use.grading.rewards import final_program
+from arc_refinery import programs
 
 PROGRAM = "def double(n):\n    return 2 * n\n"
-ASSERTS = ("assert double(2) == 4", "assert sorted([double(x)]) == [6]")
+NAMES = {"double"}
 
 
 def block(code: str, tag: str = "python", fence: str = "```") -> str:
@@ -47,19 +47,19 @@ def block(code: str, tag: str = "python", fence: str = "```") -> str:
     ],
 )
 def test_the_program_is_found(answer: str):
-    code = final_program(answer, ASSERTS)
+    code = programs.tested_program(answer, NAMES)
     assert code is not None
     assert code.strip() == PROGRAM.strip()
 
 
 def test_a_program_may_redefine_a_builtin():
     code = "def sum(a, b):\n    return a - b\n"
-    assert final_program(f"{block(code)}Example:\n{block('sum(3, 2)')}", ["assert sum(3, 2) == 1"]) == code
+    assert programs.tested_program(f"{block(code)}Example:\n{block('sum(3, 2)')}", {"sum"}) == code
 
 
 def test_a_docstring_may_hold_a_fence():
     code = 'def double(n):\n    """Twice n.\n\n    ```\n    double(2)\n    ```\n    """\n    return 2 * n\n'
-    assert final_program(f"{block(code)}Output:\n{block('4', '')}", ASSERTS) == code
+    assert programs.tested_program(f"{block(code)}Output:\n{block('4', '')}", NAMES) == code
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_docstring_may_hold_a_fence():
     ],
 )
 def test_a_function_can_be_defined_in_other_ways(program: str):
-    assert str(final_program(f"{block(program)}Example:\n{block('double(2)')}", ASSERTS)).strip() == program
+    assert str(programs.tested_program(f"{block(program)}Example:\n{block('double(2)')}", NAMES)).strip() == program
 
 
 @pytest.mark.parametrize(
@@ -84,12 +84,12 @@ def test_a_function_can_be_defined_in_other_ways(program: str):
     ],
 )
 def test_without_the_function_the_last_block_counts(answer: str, program: str):
-    assert str(final_program(answer, ASSERTS)).strip() == program
+    assert str(programs.tested_program(answer, NAMES)).strip() == program
 
 
 @pytest.mark.parametrize("answer", ["", "double(n) is 2 * n", PROGRAM, block("ls", "bash")])
 def test_an_answer_without_a_block_has_no_program(answer: str):
-    assert final_program(answer, ASSERTS) is None
+    assert programs.tested_program(answer, NAMES) is None
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_an_answer_without_a_block_has_no_program(answer: str):
 )
 def test_a_long_answer_of_many_fences_is_read_line_by_line(text: str):
     """Parsing the code up to each fence took 21 s for 500 of them."""
-    assert final_program(f"{text * 5000}a{block(PROGRAM)}", ASSERTS) is not None
+    assert programs.tested_program(f"{text * 5000}a{block(PROGRAM)}", NAMES) is not None
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_a_long_answer_of_many_fences_is_read_line_by_line(text: str):
     ],
 )
 def test_asserts_of_a_program_are_not_run(code: str, expected: str | None):
-    assert final_program(block(code), ASSERTS) == (f"{code.rstrip()}\n" if expected is None else expected)
+    assert programs.tested_program(block(code), NAMES) == (f"{code.rstrip()}\n" if expected is None else expected)

@@ -190,7 +190,7 @@ def test_votes_and_pass_rates_with_and_without_calls(text: str, results: Path):
 
 
 def test_programs_do_not_vote(tmp_path: Path):
-    heldout = SETTINGS["data"]["heldout"][0] | {"form": "mbpp", "source": "file", "path": "rows.jsonl"}
+    heldout = SETTINGS["data"]["heldout"][0] | {"form": "code", "source": "file", "path": "rows.jsonl"}
     content = SETTINGS | {"data": SETTINGS["data"] | {"heldout": [heldout]}}
     rows = table(composed(tmp_path, experiment(tmp_path, settings=content)), "maj@4")
     assert {rows[arm][0] for arm in ANSWERS} == {"–"}

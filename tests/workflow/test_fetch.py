@@ -153,7 +153,7 @@ def test_questions_come_from_the_hub(hub: Hub, fresh: Checkout):
         hub_keys = {"source": "hub", "repository": "someone/sums"}
         content["data"]["train"] = [
             {"name": "sums", "form": "gsm8k", **hub_keys, "filename": "main/train.jsonl"},
-            {"name": "code", "form": "mbpp", "source": "hub", "repository": "someone/code", "filename": "code.jsonl"},
+            {"name": "code", "form": "code", "source": "hub", "repository": "someone/code", "filename": "code.jsonl"},
         ]
         content["data"]["heldout"] = [{"name": "test", "form": "gsm8k", **hub_keys, "filename": "main/test.jsonl"}]
 

@@ -14,6 +14,7 @@ from checkout import SMALL, TOOLS, Checkout, is_whole
 
 from arc_refinery import records
 from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.tool_use.grading.domains import subject_of
 from arc_refinery.training.samples import TrainingSample
 
 pytestmark = [pytest.mark.snakemake, pytest.mark.training]
@@ -83,8 +84,8 @@ def test_demonstrations_call_both_tools(finished_tools: Checkout):
     # whose program was run: what it gave is what its first assert expects
     (tried, *_), programs = by_set["programs"], questions(finished_tools, "programs-train")
     (question,) = [candidate for candidate in programs if candidate.question_id == tried.question_id]
-    assert question.asserts is not None
-    expected = question.asserts.statements[0].rpartition(" == ")[2]
+    _, task = subject_of(question)
+    expected = task.tests[0].rpartition(" == ")[2]
     (result,) = [
         segment.text for segment in tried.segments if "<tool_response>" in segment.text and not segment.is_sampled
     ][-1:]

@@ -29,6 +29,11 @@ class Grade:
         """Whether all checks are right, hidden ones included."""
         raise NotImplementedError
 
+    @property
+    def progress(self) -> float:
+        """Share of the hidden checks that are right, for the term `passed_tests` of tool use; default: 1 if solved."""
+        return float(self.is_solved)
+
 
 def by_name(*functions: Callable[[Any], float]) -> dict[str, Callable[[Any], float]]:
     """Return rewards by the name that a config gives them: that of their function, with dashes."""

@@ -9,7 +9,7 @@ values: they were never in its process.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 from arc_refinery.asserts.split import (
@@ -20,7 +20,6 @@ from arc_refinery.asserts.split import (
     Unsupported,
     assigned,
     expected_values,
-    hidden_checks,
     plan,
     without_truth,
 )
@@ -61,7 +60,6 @@ class AssertResult:
 
     outcome: AssertOutcome
     reason: str = ""
-    is_hidden: bool = True  # whether the suite's text leaves open what it calls
     line: int | None = None  # line of the program that raised
     calls: tuple[Call, ...] = ()  # empty unless the program ran to its end
 
@@ -71,20 +69,6 @@ class AssertsReport:
     """The results of a program's asserts, in order."""
 
     asserts: tuple[AssertResult, ...]
-    is_constant: bool = False  # whether all calls returned the same value
-
-    @property
-    def passed_hidden(self) -> float:
-        """Share of the checked asserts that pass, of those that the suite's text does not show; 0 if there is none.
-
-        A program that returns one value whatever its arguments passes nothing, unless it passes everything.
-        """
-        hidden = [
-            result for result in self.asserts if result.is_hidden and result.outcome is not AssertOutcome.unsupported
-        ]
-        if not hidden or (self.is_constant and not self.is_passed):
-            return 0.0
-        return sum(result.outcome is AssertOutcome.passed for result in hidden) / len(hidden)
 
     @property
     def is_passed(self) -> bool:
@@ -126,16 +110,7 @@ def run_asserts(
     compared = [run for run in executed if run.comparable]
     for run, outcome in zip(compared, graders.run(run.check_script() for run in compared), strict=True):
         run.compared = outcome
-    return [
-        AssertsReport(
-            tuple(
-                replace(result, is_hidden=is_hidden)
-                for result, is_hidden in zip(run.results(), hidden_checks(suite), strict=True)
-            ),
-            run.is_constant,
-        )
-        for run, suite in zip(runs, suites, strict=True)
-    ]
+    return [AssertsReport(tuple(run.results())) for run in runs]
 
 
 def problems(suites: Sequence[Suite], graders: Executor) -> Iterator[str]:
@@ -208,13 +183,6 @@ class _Run:
         values = [self._all_values[index] for index in check.of_chains.values if self.plan.calls[index] not in direct]
         is_known = all(value.kind == "plain" and value.data not in (TRUE, FALSE) for value in values)
         return check.of_chains if is_known else None
-
-    @property
-    def is_constant(self) -> bool:
-        return (
-            self.called is not None
-            and len({(value.kind, value.data) for value in self._all_values[: self.plan.n_direct]}) == 1
-        )
 
     @property
     def _fallbacks(self) -> dict[Check, Check]:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pydantic import PlainValidator
+from pydantic import PlainValidator, TypeAdapter
 
 from arc_refinery import records
 from arc_refinery.config import ConfigError, Sandbox, domain_part
@@ -373,6 +373,38 @@ class Domain:
     def sections(self, experiment: Any, metrics: Mapping[tuple[str, str], pd.DataFrame]) -> list[str]:
         """Return further blocks of the report; `metrics`: `per_task` by set and arm."""
         return []
+
+    # With tools (kind: tool-use)
+
+    def asked(self, task: Any) -> str:
+        """Return the question that an episode begins with; default: what the first turn says to the user."""
+        shown = self.first_turn(task, np.random.default_rng(0), None, self.wording("", ""))
+        return "\n\n".join(message["content"] for message in shown.messages if message["role"] == "user")
+
+    def to_json(self, task: Any) -> str:
+        """Return a task as text, from which `from_json` makes it again."""
+        return TypeAdapter(self.task_class).dump_json(task).decode()
+
+    def from_json(self, text: str) -> Any:
+        return TypeAdapter(self.task_class).validate_json(text)
+
+    given_to_tools: ClassVar[str] = ""  # what `tool_setup` defines, in words; the description of tools ends with it
+
+    def tool_setup(self, task: Any) -> str:
+        """Return code that tools run before each program of the model. It may not depend on hidden checks."""
+        return ""
+
+    def grade_final(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Iterator[Any]:
+        """Yield a grade per answer that ends an episode; its `code` is what a report shows of the answer."""
+        return self.grade(answers, executors)
+
+    def correct(self, task: Any) -> str:
+        """Return what a person reads as the correct answer, or as the checks of answers."""
+        return ""
+
+    def trial(self, task: Any) -> tuple[str, str] | None:
+        """Return the task's own program with an expression that tries it, and this expression; None without any."""
+        return None
 
     # Demonstrations
 

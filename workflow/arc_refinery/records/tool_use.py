@@ -12,9 +12,6 @@ ending "answer", answer "0", reward 1.0
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from arc_refinery.asserts.split import Asserts, Suite
-
-QuestionKind = Literal["gsm8k", "code_exec", "exact_match", "arc"]
 # How an episode ends: with an answer; with a truncated turn; without tokens left for tool results and another turn;
 # with another tool call after a result that said that no calls are left.
 Ending = Literal["answer", "truncated", "tokens", "calls", "failed"]
@@ -27,18 +24,9 @@ class Question:
     KIND: ClassVar = "questions"
     question_id: str
     text: str  # as the model reads it
-    kind: QuestionKind  # how an answer is checked
-    reference: str  # the correct answer: a number, a text, a program that passes the asserts; for arc, the task as JSON
+    kind: str  # how an answer is checked: gsm8k, exact_match, or the name of a domain
+    reference: str  # the correct answer, a number or a text; of a domain, its task as JSON
     solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
-    asserts: Asserts | None = None  # for code_exec
-
-    def fault(self) -> str:
-        is_untested = self.kind == "code_exec" and not (self.asserts and self.asserts.statements)
-        return "column 'asserts' is empty, expected at least one assert for the kind code_exec" if is_untested else ""
-
-    @property
-    def suite(self) -> Suite:
-        return Suite(self.asserts or Asserts(()), self.reference, self.text)
 
 
 @dataclass(frozen=True, slots=True)

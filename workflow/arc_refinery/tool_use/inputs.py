@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from arc_refinery.config.inputs import Paths, adapters, rows_files
+from arc_refinery.config.loading import domain_sources
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
 
 
@@ -29,13 +30,19 @@ def report_inputs(experiment: ToolUse) -> Paths:
 def rows_of(experiment: ToolUse, name: str) -> Paths:
     """The files that a set of questions is read from."""
     questions = experiment.sets[name]
-    only = [questions.only] if questions.only else []
+    only = [*([questions.only] if questions.only else []), *domain_modules(experiment)]
     path = Path(questions.path or "")
     if questions.source == "file" and path.is_dir():
         from arc_refinery.arc.kaggle import task_files  # imports pyarrow
 
         return [*map(str, task_files(path)), *only]
     return [*rows_files(experiment, questions), *only]
+
+
+def domain_modules(experiment: ToolUse) -> Paths:
+    """The modules of domains of the user's own."""
+    forms = {questions.form for questions in experiment.sets.values() if questions.is_of_domain}
+    return [str(path) for form in sorted(forms) for path in domain_sources(form)]
 
 
 def training_questions(experiment: ToolUse) -> Paths:
@@ -66,8 +73,9 @@ def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
 def tools_in_training(experiment: ToolUse) -> Paths:
     """Files that define the tools of training questions."""
     tools_of_sets = [tool for questions in experiment.data.train for tool in questions.tools]
-    return files_of_tools([*experiment.tools, *tools_of_sets])
+    return [*files_of_tools([*experiment.tools, *tools_of_sets]), *domain_modules(experiment)]
 
 
 def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
-    return files_of_tools(experiment.tools_of(questions)) if experiment.arm(arm).tools else []
+    tools = experiment.tools_of(questions) if experiment.arm(arm).tools else ()
+    return [*files_of_tools(tools), *domain_modules(experiment)]

@@ -3,14 +3,13 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from arc_refinery import records
-from arc_refinery.asserts.split import hidden_checks
 from arc_refinery.config import (
     EPISODES,
     EVALUATION,
@@ -34,7 +33,8 @@ from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurement
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName
-from arc_refinery.tool_use.grading.puzzles import setup_of
+from arc_refinery.tool_use.grading.domains import setup_of
+from arc_refinery.tool_use.grading.rewards import Executors
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
 from arc_refinery.tool_use.tools.own_tools import check_own_tools
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from arc_refinery.tool_use.training.environment import ToolEnvironment
 
 STAGES = ("questions", "conversations", "episodes")
-MAX_NAMED = 20  # questions in the log
 Tools = tuple[ToolChoice, ...]
 
 
@@ -60,46 +59,29 @@ def questions(
     heldout: Files = (),
     output: Annotated[Path, Writes(records_file, "questions")],
 ) -> None:
-    """Generate or read a set of questions; a programming question is kept only if its own program passes its tests.
+    """Generate or read a set of questions; a task of `code` is one only if its own program passes its tests.
 
     The generator trains on 7 texts of 8. Questions of the sets `heldout` are removed from this one.
     """
-    from arc_refinery.tool_use.questions.sources import check_references, questions_of, without_heldout
+    from arc_refinery.tool_use.questions.sources import questions_of, without_heldout
 
-    read = list(questions_of(questions, split, seed))
+    left_out: Counter[str] = Counter()
+    read = list(questions_of(questions, split, seed, sandbox, left_out))
+    for reason, n in left_out.items():
+        logging.warning("%d rows give no question: %s", n, reason)
     held_out = (question for path in heldout for question in records.read(path, Question))
     unseen, reasons = without_heldout(read, held_out)
     for reason, n in sorted(reasons.items()):
         logging.warning("%d questions were left out: %s", n, reason)
-    with _two(sandbox) as executors:
-        failing, unchecked = check_references(unseen, *executors)
-    _name_them("left out, because its own program does not pass its tests", failing)
-    _name_them("kept, with fewer asserts", unchecked)
-    valid = [question for question in unseen if question.question_id not in failing]
-    if n_shown := sum(question.kind == "code_exec" and not any(hidden_checks(question.suite)) for question in valid):
-        logging.warning(
-            "%d questions show what all of their asserts call: a program that returns the shown values is correct, and "
-            "the reward term passed_tests is 0. Give them more asserts",
-            n_shown,
-        )
-    if not valid:
+    if not unseen:
         raise InputError(
-            f"{questions.path or questions.name}: no question is left of {len(read)}: {len(read) - len(unseen)} are "
-            f"held out, the programs of {len(failing)} do not pass their own tests. Choose other data"
+            f"{questions.path or questions.name}: all of its {len(read)} questions are held out. Choose other data"
         )
     settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING, EPISODES)), "split": split}
-    notes: dict[str, Any] = {"n_held_out": len(read) - len(unseen), "failing": failing, "unchecked": unchecked}
+    notes: dict[str, Any] = {"n_held_out": len(read) - len(unseen), "left_out": dict(left_out)}
     if reasons:
         notes["held_out"] = reasons
-    records.write(output, Question, valid, seed, settings, lambda: notes)
-
-
-def _name_them(what: str, reasons: Mapping[str, str]) -> None:
-    """Log questions with the reason for each; after the first ones only their number, since the file names them all."""
-    for name, reason in islice(reasons.items(), MAX_NAMED):
-        logging.warning("question %s is %s: %s", name, what, reason)
-    if len(reasons) > MAX_NAMED:
-        logging.warning("and %d more are %s: see the notes of the file", len(reasons) - MAX_NAMED, what)
+    records.write(output, Question, unseen, seed, settings, lambda: notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +264,7 @@ def train(
         from arc_refinery.tool_use.training.environment import ToolEnvironment, check_template, fitting
 
         questions = [question for _, question in records.read_all(data, Question)]
-        with _two(sandbox, grpo.n_jobs, offer.modules()) as executors:
+        with _executors(sandbox, grpo.n_jobs, offer.modules()) as executors:
             renderer, open_toolbox = offer.open(model.path, executors[0])
             check_template(renderer.tokenizer)
             yield ToolEnvironment(
@@ -345,7 +327,7 @@ def episodes(
     if not model.is_served:
         check_model(model, adapter)
     offer = Offer(generation, tools, modules_of_python, files=files)
-    with _two(sandbox, n_jobs, offer.modules()) as executors:
+    with _executors(sandbox, n_jobs, offer.modules()) as executors:
         opened = offer.open_served(executors[0]) if model.is_served else offer.open(model.path, executors[0])
         renderer, open_toolbox = opened
         asked = list(records.read(questions, Question))
@@ -372,7 +354,8 @@ def episodes(
 
 
 @contextmanager
-def _two(sandbox: Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[tuple[Executor, Executor]]:
-    """Open one executor that runs programs, and one that only compares their results (asserts/run.py)."""
-    with sandbox.executor(n_jobs, modules) as candidates, sandbox.executor(1) as graders:
-        yield candidates, graders
+def _executors(sandbox: Sandbox, n_jobs: int = 1, modules: Sequence[str] = ()) -> Iterator[Executors]:
+    """Open executors for tools and visible tests, for hidden tests, and for comparisons (asserts/run.py)."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(sandbox.executor(n_jobs, modules)) for _ in range(2)]
+        yield *running, stack.enter_context(sandbox.executor(1))

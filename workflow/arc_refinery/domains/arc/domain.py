@@ -20,7 +20,7 @@ from arc_refinery.arc.tasks import Task
 from arc_refinery.barc.generator import broken_programs, has_held_out_text
 from arc_refinery.config import Sandbox
 from arc_refinery.domains import domain
-from arc_refinery.domains.arc import grading, sources
+from arc_refinery.domains.arc import grading, puzzles, sources
 from arc_refinery.domains.arc.config import REWARDS, ArcExperiment, Grade, Problems, Showing, TaskSet
 from arc_refinery.domains.arc.demonstrations import completed_answer, transform_program
 from arc_refinery.domains.arc.overlap import EvaluatedTasks
@@ -240,6 +240,28 @@ class Domain(domain.Domain):
 
     def rank(self, verdict: Verdict) -> tuple[float, ...]:
         return -verdict.detail.train_correct_grids, -verdict.detail.train_pixel_score
+
+    # With tools
+
+    def asked(self, task: Task) -> str:
+        return puzzles.question_text(task)
+
+    def to_json(self, task: Task) -> str:
+        return puzzles.to_json(task)
+
+    def from_json(self, text: str) -> Task:
+        return puzzles.from_json(text)
+
+    given_to_tools = puzzles.GIVEN
+
+    def tool_setup(self, task: Task) -> str:
+        return puzzles.setup_of(task)
+
+    def grade_final(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Iterator[puzzles.PuzzleGrade]:
+        return puzzles.grades_of(answers, executors[0])
+
+    def correct(self, task: Task) -> str:
+        return puzzles.outputs_text(task)
 
     # Metrics
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from arc_refinery import records
 from arc_refinery.asserts.rows import KnownTasks
 from arc_refinery.asserts.run import AssertOutcome
+from arc_refinery.asserts.split import plan
 from arc_refinery.config import Sandbox
 from arc_refinery.domains import domain
 from arc_refinery.domains.code import feedback, grading, two_rules, wording
@@ -171,6 +172,16 @@ class Domain(domain.Domain):
             if test.outcome != AssertOutcome.passed:
                 gave = ", ".join(f"{value.call} gave {value.value}" for value in test.values)
                 yield f"  {test.test}: {'; '.join(filter(None, [gave, test.error])) or test.outcome}"
+
+    # With tools
+
+    def correct(self, task: CodeTask) -> str:
+        return "\n".join(task.tests)
+
+    def trial(self, task: CodeTask) -> tuple[str, str] | None:
+        suite = task.suite(task.tests)
+        calls = plan(suite.asserts, suite.reference).calls if task.reference and not task.is_script else ()
+        return (f"{task.reference.strip()}\n\n{calls[0]}", calls[0]) if calls else None
 
     # Demonstrations
 

@@ -93,6 +93,7 @@ class CodeGrade(Grade):
     stale: ShownTest | None = None  # that feedback reveals instead of the first revealable one that fails
     n_hidden: int = 0
     n_hidden_passed: int = 0
+    is_constant: bool = False  # whether all calls gave the same
     fingerprint: str = ""  # equal for programs that give the same on the visible tests; empty unless valid
     first_failing: tuple[str, AssertResult] | None = None  # and its test, if that is visible
 
@@ -118,6 +119,11 @@ class CodeGrade(Grade):
     def hidden_score(self) -> float:
         """Share of the hidden tests that pass; of a task without any, 1 if it is solved."""
         return self.n_hidden_passed / self.n_hidden if self.n_hidden else float(self.is_solved)
+
+    @property
+    def progress(self) -> float:
+        """Share of the hidden tests that pass; 0 for a program that gives one value whatever its arguments."""
+        return 0.0 if self.is_constant and not self.is_solved else self.hidden_score
 
     @property
     def is_solved(self) -> bool:
@@ -231,6 +237,8 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
         *zip(task.visible, results, strict=True),
         *(("a hidden test", result) for result in (hidden.asserts if hidden else ())),
     ]
+    checked = [*results, *(hidden.asserts if hidden else ())]
+    given = {(call.value.kind, call.value.data) for result in checked for call in result.calls}
     tests = tuple(_shown_test(test, result, code) for test, result in zip(task.visible, results, strict=True))
     return CodeGrade(
         status=str(stopped.outcome if stopped else Status.ok),
@@ -240,6 +248,7 @@ def _grade(code: str, task: CodeTask, results: Sequence[AssertResult], hidden: A
         revealable=tests[len(task.shown) :],
         n_hidden=len(task.hidden),
         n_hidden_passed=hidden.n_passed if hidden else 0,
+        is_constant=len(given) == 1,
         fingerprint="" if stopped else hashlib.sha256(repr(values).encode()).hexdigest()[:16],
         first_failing=next((both for both in outcomes if both[1].outcome != AssertOutcome.passed), None),
     )

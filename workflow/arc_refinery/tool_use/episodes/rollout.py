@@ -14,12 +14,12 @@ from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.records.tool_use import Call, Episode, Question
 from arc_refinery.sampling.backends import Decoding, Report, Sampler, open_sampler
 from arc_refinery.sampling.shard import Entry, check_shard, resumed
-from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
-from arc_refinery.tool_use.grading.rewards import grade_episodes
+from arc_refinery.tool_use.grading.domains import modules_hash
+from arc_refinery.tool_use.grading.rewards import Executors, grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
@@ -40,7 +40,7 @@ class EpisodeSettings(Generic[Renderer]):
     generation: Generation
     renderer: Renderer
     open_toolbox: Callable[[Question], Toolbox]
-    executors: tuple[Executor, Executor]  # run programs; compare their values
+    executors: Executors
     sandbox: Sandbox  # their limits
     files_hash: str  # hash of the readable files
     n_predictions: int  # episodes per question
@@ -88,7 +88,7 @@ def run_shard(
         for batch in batches[len(done) :]:
             yield {"episodes": [asdict(episode) for episode in _run_batch(batch, prompts, setup, sampler)]}
 
-    settings = {**setup.settings(), "questions": list(map(repr, in_shard))}
+    settings = {**setup.settings(), "questions": list(map(repr, in_shard)), **modules_hash(in_shard)}
     n_episodes = len(in_shard) * setup.n_predictions
     for entry in resumed(output, settings, setup.adapter, n_episodes, "episode", new_entries):
         yield from records.from_rows(Episode, entry["episodes"])
@@ -125,7 +125,7 @@ def graded(
         if rollout.ending == "failed":
             raise InputError(f"question {question.question_id}: {rollout.failure}")
     turns = [rollout.last_turn for rollout in rollouts]
-    grades = grade_episodes(turns, questions, *setup.executors, setup.renderer.call_format)
+    grades = grade_episodes(turns, questions, setup.executors, setup.renderer.call_format)
     return [
         Episode(
             episode_id=records.attempt_id(question.question_id, number),

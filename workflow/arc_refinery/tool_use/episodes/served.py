@@ -32,6 +32,7 @@ from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.episodes.episodes import Rollout, end_of_turn, results_of_calls
 from arc_refinery.tool_use.episodes.rendering import ChatMessage
 from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, graded
+from arc_refinery.tool_use.grading.domains import modules_hash
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 _TOOLS = """You can call tools. A call has this form, and ends your message:
@@ -234,10 +235,12 @@ def run_shard(
             for name, episode in zip(ended, graded(rollouts, of_questions, numbers, setup), strict=True):
                 yield {name: [asdict(episode)]}
 
+    to_answer = [question for batch in batches for question in batch]
     settings = {
         **setup.settings(),
         **identity(setup.model),
-        "questions": [repr(question) for batch in batches for question in batch],
+        "questions": [repr(question) for question in to_answer],
+        **modules_hash(to_answer),
     }
     answers: list[Mapping[str, Any]] = []
     episodes: dict[str, Any] = {}

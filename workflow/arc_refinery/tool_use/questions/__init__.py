@@ -1,1 +1,1 @@
-"""Questions with known answers: generated, or rows of GSM8K, MBPP and files."""
+"""Questions with known answers: generated, rows of files, or tasks of a domain."""

@@ -1,13 +1,10 @@
-"""Questions from rows of GSM8K and MBPP on disk.
+"""Questions from rows of GSM8K and of short texts on disk.
 
 GSM8K: `question`, and `answer`, whose last line is `#### number`.
-MBPP: `text`, `code`, `task_id`, `test_list`, optionally `test_setup_code` and `challenge_test_list`; in the sanitized
-form `prompt` and `test_imports` instead of `text` and `test_setup_code`.
 Text with a short correct answer, for `exact_match`: `question` and `answer`.
 
-Other fields and blank lines are ignored; the log names some that matter, such as the suite `test` of MBPP+. A row that
-cannot be used is an error; none is skipped silently. Line ends are normalized, because MBPP's programs have "\\r\\n",
-which a model would learn to write.
+Other fields and blank lines are ignored; the log names some that matter. A row that cannot be used is an error; none is
+skipped silently.
 """
 
 import logging
@@ -16,8 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.asserts.rows import TEST_IS_UNUSED, mbpp_row
-from arc_refinery.asserts.split import Asserts
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.rows import numbered, read_rows, text_field
@@ -26,14 +21,12 @@ from arc_refinery.tool_use.grading.answers import final_number, normalized
 
 logger = logging.getLogger(__name__)
 
-SHOWN_TEST = "\nOne of its tests: "  # behind the text of a row of MBPP
-# Fields that other data sets have and that matter, and why: MBPP+ and HumanEval, multiple choice, questions on a text
+# Fields that other data sets have and that matter, and why: multiple choice, questions on a text
 _NOT_SHOWN = dict.fromkeys(
     ("choices", "options", "context", "passage"), "the question does not show it; add it to its text"
 )
 _UNUSED: dict[RowForm, dict[str, str]] = {
     "gsm8k": _NOT_SHOWN,
-    "mbpp": {"test": TEST_IS_UNUSED},
     "text": _NOT_SHOWN | {"aliases": "only answer counts as correct"},
 }
 
@@ -64,16 +57,6 @@ def gsm8k_question(row: Any, name: str, where: str) -> Question:
     return Question(name, text, "gsm8k", number.strip(), solution=solution.rstrip())
 
 
-def mbpp_question(row: Any, name: str, where: str) -> Question:
-    """Convert a row; the question shows only the first assert, which gives the function's name and signature."""
-    content = mbpp_row(row, name, where)
-    if not row["test_list"]:
-        raise InputError(f"{where}: field 'test_list' is empty; expected at least one assert")
-    prompt = f"{content.text}{SHOWN_TEST}{content.tests[0].strip()}"
-    asserts = Asserts(content.tests, content.imports, content.setup)
-    return Question(content.task_id, prompt, "code_exec", content.code, asserts=asserts)
-
-
 def text_question(row: Any, name: str, where: str) -> Question:
     answer = text_field(row, "answer", where)
     if not normalized(answer):
@@ -83,6 +66,5 @@ def text_question(row: Any, name: str, where: str) -> Question:
 
 READERS: dict[RowForm, Callable[[Any, str, str], Question]] = {
     "gsm8k": gsm8k_question,
-    "mbpp": mbpp_question,
     "text": text_question,
 }

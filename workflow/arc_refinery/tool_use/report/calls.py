@@ -28,11 +28,12 @@ NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing 
 def section(experiment: ToolUse, results: Results, files: Attachments) -> list[str]:
     """Return Markdown blocks; tables are added to `files`."""
     name, form = results.name, experiment.sets[results.name].form
+    has_votes = form in ("gsm8k", "text", "arc")  # programs that differ may do the same
     episodes = {arm.name: results.attempts_of_arm(arm) for arm in experiment.arms}
     tables = {
         "tools": _stacked({arm: calls_by_tool(rows) for arm, rows in episodes.items()}),
         "turns": _stacked({arm: calls_by_turn(rows) for arm, rows in episodes.items()}),
-        "votes": votes(results, episodes, has_votes=form != "mbpp"),
+        "votes": votes(results, episodes, has_votes=has_votes),
     }
     if form == "text":
         tables["found"] = _stacked({arm: answers_found(rows) for arm, rows in episodes.items()})
@@ -41,7 +42,7 @@ def section(experiment: ToolUse, results: Results, files: Attachments) -> list[s
     by_tool = tables["tools"]
     return [
         "### Votes, and episodes with and without calls",
-        _votes_table(experiment, results, form != "mbpp"),
+        _votes_table(experiment, results, has_votes),
         f"{maj}: share of questions whose most frequent answer is correct. Pass rates: share of correct episodes, mean "
         "over the questions that have such episodes. Episodes choose to call, so the difference between these rates is "
         f"not the effect of calling. [As CSV]({links['votes']}).",

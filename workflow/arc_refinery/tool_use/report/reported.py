@@ -16,7 +16,7 @@ from arc_refinery.reporting.kind import PerTask, Texts
 from arc_refinery.reporting.markdown import folded, folded_section
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.config import ToolArm, ToolUse
-from arc_refinery.tool_use.grading.puzzles import outputs_text
+from arc_refinery.tool_use.grading.domains import OWN, subject_of
 from arc_refinery.tool_use.report import calls, rows
 from arc_refinery.tool_use.report.transcripts import mask_section, read_episode, transcript, transcripts
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -51,9 +51,11 @@ class Reported(kind.Reported):
     def show(self, name: str, arm: ToolArm, row: "pd.Series[Any]") -> Iterator[str]:
         question = rows.read_questions(self.folder, name)[row["task_id"]]
         yield f"\n--- question ---\n{question.text}"
-        reference = outputs_text(question) if question.kind == "arc" else question.reference
-        reference = "\n".join(question.asserts.statements) if question.asserts else reference
-        yield f"\n--- {'tests' if question.asserts else 'correct answer'} ---\n{reference}"
+        reference = question.reference
+        if question.kind not in OWN:
+            domain, task = subject_of(question)
+            reference = domain.correct(task)
+        yield f"\n--- correct ---\n{reference}"
         yield f"\n--- episode {row['sample']}, {row['n_tokens']} tokens of the model ---"
         yield transcript(read_episode(self.experiment, self.folder, name, arm.name, row["attempt_id"]))
 
@@ -107,10 +109,8 @@ class Reported(kind.Reported):
         lines = []
         for name in self.experiment.sets:
             notes = provenance.notes_of(self.folder / f"questions/{name}.parquet")
-            reasons = {**notes.get("held_out", {}), "their programs fail": len(notes.get("failing", {}))}
+            reasons = notes.get("held_out", {}) | notes.get("left_out", {})
             lines += provenance.rows_of(f"questions of `{name}`", reasons)
-            unchecked = {"some cannot be checked": len(notes.get("unchecked", {}))}
-            lines += provenance.rows_of(f"asserts of questions of `{name}`", unchecked)
         return provenance.left_out(lines, "All questions were used.")
 
     def sections(self, metrics: Mapping[tuple[str, str], pd.DataFrame], files: Attachments) -> list[str]:

@@ -11,7 +11,6 @@ from arc_refinery.sandbox import Outcome, Script, Status
 from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, whole_characters
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import text_signature
-from arc_refinery.tool_use.grading.puzzles import IN_TOOL
 from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate
 
 MAX_FILE_BYTES = 2**16
@@ -61,13 +60,14 @@ class ExecuteCode(Tool):
         "x = 6\nx * 7",
     )
 
-    def __init__(self, choice: ToolChoice, setup: str = "") -> None:
-        """`setup` is code that runs before each call: what a question gives its tools."""
+    def __init__(self, choice: ToolChoice, setup: tuple[str, str] = ("", "")) -> None:
+        """`setup` is code that runs before each call, and what it defines in words: what a question gives its tools."""
+        code, words = setup
         self._seconds = choice.seconds
-        self._earlier = [setup] if setup else []  # and successful calls, for tools with a state
+        self._earlier = [code] if code else []  # and successful calls, for tools with a state
         self._n_given = len(self._earlier)
-        if setup:
-            self.signature = replace(self.signature, description=self.signature.description + IN_TOOL)
+        if code:
+            self.signature = replace(self.signature, description=f"{self.signature.description} {words}".strip())
         self._code = ""
 
     def begin(self, arguments: dict[str, Any]) -> Script:
@@ -168,7 +168,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(names) or "nothing"
 
 
-BUILT_IN: dict[ToolName, Callable[[ToolChoice, Path | None, str], Tool]] = {
+BUILT_IN: dict[ToolName, Callable[[ToolChoice, Path | None, tuple[str, str]], Tool]] = {
     "calculator": lambda _choice, _folder, _setup: Calculator(),
     "execute_code": lambda choice, _folder, setup: ExecuteCode(choice, setup),
     "python": lambda choice, _folder, setup: Python(choice, setup),

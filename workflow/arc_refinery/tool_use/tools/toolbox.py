@@ -49,11 +49,12 @@ class Toolbox:
         max_result_chars: int = 2000,
         max_calls_per_turn: int = 4,
         call_format: CallFormat = HERMES,
-        setup: str = "",
+        setup: tuple[str, str] = ("", ""),
     ) -> None:
         """`executor` runs programs: any but the one that compares answers (code_exec.py).
 
-        `folder` holds the task's files; `setup` is code that runs before the model's.
+        `folder` holds the task's files; `setup` is code that runs before the model's, and what it defines
+        in words.
         """
         tools = [tool for choice in choices for tool in _tools(choice, folder, setup)]
         names = [tool.signature.name for tool in tools]
@@ -178,7 +179,7 @@ def _in_parallel(calls: Iterable[Generator[Script, Outcome, T]], executor: Execu
     return [results[index] for index in sorted(results)]
 
 
-def _tools(choice: ToolName | ToolChoice, folder: Path | None, setup: str) -> Sequence[Tool]:
+def _tools(choice: ToolName | ToolChoice, folder: Path | None, setup: tuple[str, str]) -> Sequence[Tool]:
     if isinstance(choice, str):
         choice = _plain_choice(choice)
     code = choice.own_code

@@ -6,11 +6,11 @@ thinking in `<think>` tags at the beginning of an assistant's text.
 
 import re
 
-from arc_refinery.asserts.split import plan
 from arc_refinery.records.tool_use import Conversation, Question
 from arc_refinery.seeding import stream
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
 from arc_refinery.tool_use.grading.answers import final_number
+from arc_refinery.tool_use.grading.domains import subject_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 _OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
@@ -48,13 +48,15 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
                 _calculation_turns(question, tools) if calls else [assistant(_CALCULATION.sub("", question.solution))]
             )
             end = f"#### {question.reference}"
-        case "code_exec":
-            turns = _execute_code_turns(question, tools) if calls else [assistant("")]
-            end = f"```python\n{question.reference.strip()}\n```"
-        case "arc":
-            return None
         case "exact_match":
             turns, end = None if calls else [assistant("")], f"#### {question.reference}"
+        case _:
+            domain, task = subject_of(question)
+            trial = domain.trial(task)
+            if trial is None:
+                return None
+            turns = _trial_turns(*trial, tools) if calls else [assistant("")]
+            end = domain.source_answers([task], domain.wording("", ""), ())[task.task_id]
     if turns is None:
         return None
     turns[-1]["content"] += end
@@ -80,17 +82,14 @@ def _calculation_turns(question: Question, tools: Toolbox) -> list[ChatMessage] 
     return [*messages, assistant(thought)]
 
 
-def _execute_code_turns(question: Question, tools: Toolbox) -> list[ChatMessage] | None:
-    """Return turns that run the program on the call of its first assert."""
-    examples = plan(question.asserts, question.reference).calls if question.asserts else ()
-    if not examples:
-        return None
-    tool, arguments = _python_tool(tools), {"code": f"{question.reference.strip()}\n\n{examples[0]}"}
+def _trial_turns(code: str, example: str, tools: Toolbox) -> list[ChatMessage] | None:
+    """Return turns that run the task's own program on an example."""
+    tool, arguments = _python_tool(tools), {"code": code}
     result = tools.run(tool, arguments)
     if result.fault:
         return None
     return [
-        *called(f"I try the function: {examples[0]}", tool, arguments, result.text),
+        *called(f"I try the function: {example}", tool, arguments, result.text),
         assistant("That is what the test expects."),
     ]
 

@@ -27,13 +27,13 @@ from arc_refinery.errors import InputError, NoRoomError
 from arc_refinery.records import settings_hash
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sampling.library_arguments import tool_rollouts
-from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.rewards import CORRECT, REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import JsonSchema, ToolSignature
 from arc_refinery.tool_use.episodes.episodes import Rollout, run_episodes
 from arc_refinery.tool_use.episodes.rendering import MAKE_ROOM, ToolRenderer
-from arc_refinery.tool_use.grading.rewards import grade_episodes
+from arc_refinery.tool_use.grading.domains import modules_hash
+from arc_refinery.tool_use.grading.rewards import Executors, grade_episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.reward_terms import FailureLimit, scored_episode, spread, without_failed
 from arc_refinery.training.rewards import Reward, Scored, ScoredCompletion, step_metrics
@@ -110,12 +110,12 @@ class Rewards:
 
     def __init__(
         self,
-        executors: tuple[Executor, Executor],
+        executors: Executors,
         num_generations: int,
         max_tokens: int,
         reward: Reward,
     ) -> None:
-        """`executors` run programs, and compare their values with the expected ones (code_exec.py)."""
+        """`executors` are those that grade (grading/rewards.py)."""
         self.reward = reward
         self.executors = executors
         self.num_generations = num_generations
@@ -128,7 +128,7 @@ class Rewards:
         episodes = [environment.episode for environment in environments]
         questions = [environment.question for environment in environments]
         turns, call_format = [episode.last_turn for episode in episodes], episodes[0].toolbox.call_format
-        graded = grade_episodes(turns, questions, *self.executors, call_format)
+        graded = grade_episodes(turns, questions, self.executors, call_format)
         finished = [
             scored_episode(question, episode, grade, self.max_tokens)
             for question, episode, grade in zip(questions, episodes, graded, strict=True)
@@ -283,7 +283,7 @@ class ToolEnvironment:
     generation: Generation
     open_toolbox: Callable[[Question], Toolbox]
     names: Sequence[str]  # the tools, as on the command line
-    executors: tuple[Executor, Executor]  # run programs; compare their values
+    executors: Executors
     files_hash: str  # hash of what tools read
     seed: int
 
@@ -307,6 +307,7 @@ class ToolEnvironment:
             "tools": list(self.names),
             "files": self.files_hash,
             "questions": settings_hash({question.question_id: repr(question) for question in self.questions}),
+            **modules_hash(self.questions),
             **({} if self.reward.terms == CORRECT else {"reward": self.reward.identity()}),
         }
 

@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from arc_refinery.asserts.split import called_names
 from arc_refinery.errors import InputError
-from arc_refinery.programs import defined_names
 from arc_refinery.records.tool_use import Call, EpisodeMessage, Question
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
@@ -39,7 +37,7 @@ class ScoredEpisode:
     n_tokens: int  # written by the model
     answer: str  # number, text or program that was graded; empty if there is none
     is_correct: bool
-    passed_tests: float  # `AssertsReport.passed_hidden`; without tests 1 if the answer is correct, else 0
+    passed_tests: float  # `Grade.progress`: share of the hidden tests; without tests 1 if the answer is correct, else 0
     max_tokens: int = 1  # that the model may write
     call_format: CallFormat = HERMES
 
@@ -68,8 +66,8 @@ class ScoredEpisode:
     def is_well_formed(self) -> bool:
         """Whether the answer has its form, and every call could be read.
 
-        A number or a text is marked. A program is in a block, and defines a function that the tests call. A mark or a
-        block without such content is not an answer.
+        A number or a text is marked; a mark without one is not an answer. The answer to a task of a domain is what the
+        domain finds in the text, as a program.
         """
         if any(call.fault in UNREADABLE for call in self.calls):
             return False
@@ -79,11 +77,8 @@ class ScoredEpisode:
                 return marked_number(text) is not None and final_number(text) is not None
             case "exact_match":
                 return marked_text(text) is not None and bool(final_text(text))
-            case "arc":
+            case _:
                 return bool(self.answer)
-            case "code_exec":
-                called = called_names(question.suite.asserts.statements)
-                return bool(self.answer) and (not called or bool(called & defined_names(self.answer)))
 
 
 def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade, max_tokens: int) -> ScoredEpisode:
@@ -96,7 +91,7 @@ def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade, ma
         n_tokens=sum(rollout.mask),
         answer=grade.answer,
         is_correct=grade.reward == 1.0,
-        passed_tests=grade.report.passed_hidden if grade.report else grade.reward,
+        passed_tests=grade.progress,
         max_tokens=max_tokens,
         call_format=rollout.toolbox.call_format,
     )

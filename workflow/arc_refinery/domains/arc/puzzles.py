@@ -1,7 +1,7 @@
-"""ARC's puzzles as questions: the answer is a program `transform`, or the output grids of the tests.
+"""ARC's puzzles as questions of tool use: the answer is a program `transform`, or the output grids of the tests.
 
 text        "[...] Example 1, input:\\n10\\n00\\n\\nExample 1, output:\\n01\\n00\\n[...] Test 1, input:\\n02\\n00[...]"
-reference   {"train": [{"input": [[1, 0], [0, 0]], "output": ...}], "test": [{"input": ..., "output": [[2, 0], ...]}]}
+JSON        {"task_id": "flip", "train": [{"input": [[1, 0], [0, 0]], "output": ...}], "test": [{"input": ..., [...]}]}
 answer      "```python\\ndef transform(grid):\\n    return np.fliplr(grid)\\n```", or "```\\n20\\n00\\n```"
 
 Tools that run Python have the puzzle, without the outputs of its tests, and a check of the examples.
@@ -9,19 +9,25 @@ Tools that run Python have the puzzle, without the outputs of its tests, and a c
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from arc_refinery import grades
 from arc_refinery.arc.grids import Grid, GridError, as_grid
 from arc_refinery.arc.kaggle import tasks_in
 from arc_refinery.arc.tasks import Pair, Task
+from arc_refinery.domains.domain import Answer
+from arc_refinery.errors import InputError
 from arc_refinery.programs import blocks_of, defined_names, last_program
-from arc_refinery.records.tool_use import Question
+from arc_refinery.records.refining import NO_CODE
+from arc_refinery.sandbox import Executor, Program, Status
 
-IN_TOOL = (
-    " It has the puzzle: examples, a list of pairs (input, output) of arrays; tests, a list of input arrays; and "
+GIVEN = (
+    "It has the puzzle: examples, a list of pairs (input, output) of arrays; tests, a list of input arrays; and "
     "check(f), which prints on which examples a function f(grid) is right."
 )
 _QUESTION = """A rule turns input grids into output grids. A digit is the colour of a cell.
@@ -50,16 +56,25 @@ def check(f):
 """
 
 
-def puzzle_question(task: Task) -> Question:
-    sides = {"train": task.train, "test": task.test}
-    known = {
-        side: [{"input": pair.input.tolist(), "output": pair.output.tolist()} for pair in pairs]
-        for side, pairs in sides.items()
-    }
-    return Question(task.task_id, question_text(task), "arc", json.dumps(known))
+@dataclass(frozen=True, slots=True)
+class PuzzleGrade(grades.Grade):
+    """Whether a program, or the grids of an answer without one, give the outputs of the tests."""
+
+    is_right: bool = False
+
+    @property
+    def score(self) -> float:
+        return float(self.is_right)
+
+    @property
+    def is_solved(self) -> bool:
+        return self.is_right
 
 
 def question_text(task: Task) -> str:
+    """Raises `InputError` for a task whose tests have no outputs."""
+    if not all(pair.output.size for pair in task.test):
+        raise InputError(f"task {task.task_id}: a test has no output; expected one to grade answers")
     shown = [
         f"Example {number}, {side}:\n{_rows(grid)}"
         for number, pair in enumerate(task.train, 1)
@@ -69,18 +84,41 @@ def question_text(task: Task) -> str:
     return _QUESTION.format(grids="\n\n".join(shown))
 
 
-def puzzle_of(question: Question) -> Task:
-    (task,) = tasks_in({question.question_id: json.loads(question.reference)}, Path(question.question_id))
+def to_json(task: Task) -> str:
+    sides = {"train": task.train, "test": task.test}
+    return json.dumps({"task_id": task.task_id} | {side: list(map(_listed, pairs)) for side, pairs in sides.items()})
+
+
+def from_json(text: str) -> Task:
+    known = json.loads(text)
+    name = known.pop("task_id")
+    (task,) = tasks_in({name: known}, Path(name))
     return task
 
 
-def setup_of(question: Question) -> str:
-    """Return the code that a tool runs before the model's; empty for other questions."""
-    if question.kind != "arc":
-        return ""
-    task = puzzle_of(question)
+def setup_of(task: Task) -> str:
+    """Return the code that a tool runs before the model's."""
     examples = ", ".join(f"({_array(pair.input)}, {_array(pair.output)})" for pair in task.train)
     return _SETUP.format(examples=examples, tests=", ".join(_array(pair.input) for pair in task.test))
+
+
+def grades_of(answers: Sequence[Answer], executor: Executor) -> Iterator[PuzzleGrade]:
+    """Yield the grades of answers: by a program's outputs for the tests, or the grids of an answer without one."""
+    programs = [program_of(answer.text) for answer in answers]
+    outcomes = executor.run(
+        Program("", program, tuple(pair.input for pair in answer.subject.test))
+        for program, answer in zip(programs, answers, strict=True)
+        if program is not None
+    )
+    for answer, program in zip(answers, programs, strict=True):
+        tests = answer.subject.test
+        if program is None:
+            outputs = grids_of(answer.text, len(tests))
+            shown = "\n\n".join(map(_rows, outputs)) or None
+            yield PuzzleGrade(str(Status.ok) if shown else NO_CODE, "", shown, is_right(outputs, tests))
+        else:
+            outcome = next(outcomes)
+            yield PuzzleGrade(str(outcome.status), outcome.error, program, is_right(outcome.outputs, tests))
 
 
 def program_of(answer: str) -> str | None:
@@ -110,9 +148,13 @@ def is_right(outputs: Sequence[Grid], tests: Sequence[Pair]) -> bool:
     )
 
 
-def outputs_text(question: Question) -> str:
+def outputs_text(task: Task) -> str:
     """Return the outputs of the tests, for people."""
-    return "\n\n".join(_rows(pair.output) for pair in puzzle_of(question).test)
+    return "\n\n".join(_rows(pair.output) for pair in task.test)
+
+
+def _listed(pair: Pair) -> dict[str, Any]:
+    return {"input": pair.input.tolist(), "output": pair.output.tolist()}
 
 
 def _rows(grid: Grid) -> str:
