@@ -15,6 +15,7 @@ from arc_refinery.config.base import (
     EVALUATION,
     ROWS,
     TUNING,
+    ConfigError,
     Line,
     Mass,
     Name,
@@ -144,7 +145,11 @@ class Questions(RowsFile):
         if self.form == "mbpp":
             raise ValueError("form is `mbpp`; rows of MBPP are tasks of the domain `code`: set form to `code`")
         if self.is_of_domain:
-            domain_part(self.form, "domain:Domain")
+            try:
+                domain_part(self.form, "domain:Domain")
+            except ConfigError as error:
+                said = str(error).replace("domain", "form", 1).replace("expected", "expected gsm8k, text,", 1)
+                raise ValueError(said) from None
         if self.source not in (sources := SOURCES.get(self.form, ROWS_OF)):
             raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
         if self.only and self.form != "arc":
