@@ -21,11 +21,13 @@ from arc_refinery.domains.arc.prompts import Template
 from arc_refinery.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.domains.code.tasks import CodeTask
 from arc_refinery.domains.first_turn import first_turn_prompts
+from arc_refinery.domains.gsm8k.domain import Problem
 from arc_refinery.domains.prompts import Renderer
+from arc_refinery.domains.text.domain import Asked
 from arc_refinery.records import Demonstration, attempt_id
 from arc_refinery.records.tool_use import Episode, Question
 from arc_refinery.refining.config import Sampling
-from arc_refinery.tool_use.grading.domains import domain_of, question_of
+from arc_refinery.tool_use.grading.domains import domain_of, question_of, subject_of
 
 MODEL = "models/m"
 ARC = Domain()
@@ -151,10 +153,27 @@ def make_demonstration(**changes: Any) -> Demonstration:
     return Demonstration(**fields | changes)
 
 
-def make_question(**changes: Any) -> Question:
-    """A question whose answer is a number."""
-    fields: dict[str, Any] = {"question_id": "q", "text": "What is 3 + 4?", "kind": "gsm8k", "reference": "7"}
-    return Question(**fields | changes)
+def make_question(
+    question_id: str = "q",
+    text: str = "What is 3 + 4?",
+    reference: str = "7",
+    domain: str = "gsm8k",
+    solution: str = "",
+) -> Question:
+    """A question whose answer is a number, or a text."""
+    task = Problem(question_id, text, reference, solution) if domain == "gsm8k" else Asked(question_id, text, reference)
+    return question_of(domain_of(domain), task)
+
+
+def correct_answer(question: Question) -> str:
+    domain, task = subject_of(question)
+    return domain.correct(task)
+
+
+def gsm8k_question(row: dict[str, str], name: str = "q") -> Question:
+    """The question of a row of GSM8K."""
+    domain = domain_of("gsm8k")
+    return question_of(domain, domain.task(row, name, name))
 
 
 def code_question(*tests: str, n_shown: int = 0, **changes: Any) -> Question:

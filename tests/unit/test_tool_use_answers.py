@@ -5,8 +5,8 @@ from fractions import Fraction
 import pytest
 from factories import make_question
 
+from arc_refinery.answers import final_number, final_text
 from arc_refinery.records.tool_use import Question
-from arc_refinery.tool_use.grading.answers import final_number, final_text
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 
 
@@ -299,7 +299,7 @@ def test_numbers_are_compared_exactly(text: str, reference: str, reward: float):
     ],
 )
 def test_texts_match_but_for_case_white_space_and_marks_around(text: str, reference: str, reward: float):
-    assert reward_of(text, make_question(kind="exact_match", reference=reference)) == reward
+    assert reward_of(text, make_question(domain="text", reference=reference)) == reward
 
 
 def test_a_marked_text_is_taken_without_the_rest():
@@ -351,6 +351,6 @@ def test_the_last_turn_is_graded_without_its_thinking(turn: str, reward: float):
 
 
 def test_kinds_are_graded_side_by_side():
-    text = make_question(kind="exact_match", reference="here")
+    text = make_question(domain="text", reference="here")
     graded = grade_episodes(["It is 42", "Here!", "#### 42"], [NUMBER, text, text], ())
     assert [(answer.reward, answer.answer) for answer in graded] == [(1.0, "42"), (1.0, "here"), (0.0, "42")]

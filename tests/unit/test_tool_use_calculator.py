@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate, written
+from arc_refinery.calculator import CalculatorError, calculate, written
 
 
 @pytest.mark.parametrize(

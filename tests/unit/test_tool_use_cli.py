@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from checkout import ROOT
 from experiments import words_of
+from factories import make_question
 from messages import Wording, run
 
 from arc_refinery import cli, records
@@ -55,7 +56,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory: it holds a model, questions, and a file of another kind."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "workflow").symlink_to(ROOT / "workflow")
-    questions = [Question(f"sums/{number}", f"{number} + 1?", "gsm8k", str(number + 1)) for number in range(3)]
+    questions = [make_question(f"sums/{number}", f"{number} + 1?", str(number + 1)) for number in range(3)]
     records.write(tmp_path / "sums.parquet", Question, questions, 0, {})
     records.write(tmp_path / "others.parquet", records.Conversation, [], 0, {})
     return tmp_path

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from factories import make_question
 from hall import wider_ends
 from handmade import finished, settings
 from handmade_episodes import QUESTIONS, SETTINGS, experiment
@@ -77,7 +78,7 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
 
 
 def test_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
-    changed = [QUESTIONS[0], replace(QUESTIONS[1], reference="5"), QUESTIONS[2]]
+    changed = [QUESTIONS[0], make_question(QUESTIONS[1].question_id, QUESTIONS[1].text, "5"), QUESTIONS[2]]
     with pytest.raises(InputError, match=r" sums/1 of sums ") as raised:
         compared(demo, another(tmp_path / "changed", changed))
     wording(raised.value)

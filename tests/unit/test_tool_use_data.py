@@ -1,7 +1,8 @@
-"""Questions from files of GSM8K and MBPP rows, and what is said of rows that cannot be used."""
+"""Tasks from rows of GSM8K and of short texts, and what is said of rows that cannot be used."""
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,10 @@ import row_files
 from messages import Wording
 from row_files import each_format
 
+from arc_refinery.domains.gsm8k.domain import Problem
+from arc_refinery.domains.text.domain import Asked
 from arc_refinery.errors import InputError
-from arc_refinery.records.tool_use import Question
-from arc_refinery.tool_use.config.experiment import RowForm
-from arc_refinery.tool_use.questions.data import questions_from_file
+from arc_refinery.tool_use.grading.domains import domain_of
 
 SUM = {"question": "Ann has 2 hats and buys 1,000. How many?", "answer": "2+1000=<<2+1000=1002>>1002\n#### 1,002"}
 
@@ -23,20 +24,24 @@ def write_jsonl(path: Path, rows: list[Any]) -> Path:
     return path
 
 
+def tasks_of(path: Path, form: str) -> list[Any]:
+    return list(domain_of(form).tasks_of_file(path, Counter()))
+
+
 WRITERS = row_files.WRITERS | {".jsonl": write_jsonl}
 
 
 @each_format
 def test_gsm8k_rows(tmp_path: Path, suffix: str):
     path = WRITERS[suffix](tmp_path / f"train{suffix}", [SUM, SUM | {"answer": "no steps\n####  -3.5 "}])
-    first, second = questions_from_file(path, "gsm8k")
-    assert first == Question("train-000001", SUM["question"], "gsm8k", "1,002", solution="2+1000=<<2+1000=1002>>1002")
-    assert (second.question_id, second.reference, second.solution) == ("train-000002", "-3.5", "no steps")
+    first, second = tasks_of(path, "gsm8k")
+    assert first == Problem("train-000001", SUM["question"], "1,002", "2+1000=<<2+1000=1002>>1002")
+    assert (second.task_id, second.number, second.solution) == ("train-000002", "-3.5", "no steps")
 
 
 def test_rows_of_text(tmp_path: Path):
-    (only,) = questions_from_file(write_jsonl(tmp_path / "a.jsonl", [{"question": "Where?", "answer": "Here"}]), "text")
-    assert only == Question("a-000001", "Where?", "exact_match", "Here")
+    (only,) = tasks_of(write_jsonl(tmp_path / "a.jsonl", [{"question": "Where?", "answer": "Here"}]), "text")
+    assert only == Asked("a-000001", "Where?", "Here")
 
 
 @pytest.mark.parametrize(
@@ -47,11 +52,11 @@ def test_rows_of_text(tmp_path: Path):
     ],
 )
 def test_a_field_that_matters_and_is_not_used_is_logged_once(
-    tmp_path: Path, form: RowForm, row: Any, field: str, caplog: pytest.LogCaptureFixture, wording: Wording
+    tmp_path: Path, form: str, row: Any, field: str, caplog: pytest.LogCaptureFixture, wording: Wording
 ):
     rows = [row | {"task_id": number} for number in range(3)] + [row | {field.strip("'"): None}]
     path = write_jsonl(tmp_path / "rows.jsonl", rows)
-    assert len(list(questions_from_file(path, form))) == 4
+    assert len(tasks_of(path, form)) == 4
     (message,) = caplog.messages
     assert message.startswith(f"{path}: ")
     assert field in message
@@ -60,7 +65,7 @@ def test_a_field_that_matters_and_is_not_used_is_logged_once(
 
 
 def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    assert len(list(questions_from_file(write_jsonl(tmp_path / "rows.jsonl", [SUM, SUM]), "gsm8k"))) == 2
+    assert len(tasks_of(write_jsonl(tmp_path / "rows.jsonl", [SUM, SUM]), "gsm8k")) == 2
     assert caplog.messages == []
 
 
@@ -73,18 +78,18 @@ def test_fields_that_say_nothing_are_not_logged(tmp_path: Path, caplog: pytest.L
         ("gsm8k", SUM | {"answer": 3}, "'answer'", " 3;"),
         ("gsm8k", SUM | {"answer": "it is\nthree"}, "'answer'", " 'three';"),
         ("gsm8k", SUM | {"answer": "#### three"}, "'answer'", " '#### three';"),
-        ("gsm8k", [1], "'question'", " list;"),
+        ("gsm8k", [1], "", " list;"),
         ("text", {"question": "q"}, "'answer'", " missing;"),
         ("text", {"question": "q", "answer": "..."}, "'answer'", " '...';"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_named(
-    tmp_path: Path, form: RowForm, row: Any, field: str, symptom: str, wording: Wording
+    tmp_path: Path, form: str, row: Any, field: str, symptom: str, wording: Wording
 ):
     good = {"gsm8k": SUM, "text": {"question": "q", "answer": "a"}}[form]
     path = write_jsonl(tmp_path / "rows.jsonl", [good, row])
     with pytest.raises(InputError) as error:
-        list(questions_from_file(path, form))
+        tasks_of(path, form)
     said = str(error.value).removeprefix(f"{path}: row 2")
     assert said != str(error.value)
     assert field in said
@@ -97,7 +102,7 @@ def test_a_line_that_is_no_json_is_named(tmp_path: Path, line: str, wording: Wor
     path = tmp_path / "rows.jsonl"
     path.write_text(f"{json.dumps(SUM)}\n{line}\n")
     with pytest.raises(InputError, match=r"rows\.jsonl: row 2 .*JSON") as error:
-        list(questions_from_file(path, "gsm8k"))
+        tasks_of(path, "gsm8k")
     wording(error.value)
 
 
@@ -114,13 +119,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError) as error:
-        list(questions_from_file(path, "gsm8k"))
+        tasks_of(path, "gsm8k")
     assert str(error.value).startswith(f"{path}: ")
     wording(error.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path, wording: Wording):
     with pytest.raises(InputError) as error:
-        list(questions_from_file(tmp_path / "none.jsonl", "gsm8k"))
+        tasks_of(tmp_path / "none.jsonl", "gsm8k")
     assert str(error.value).startswith(f"{tmp_path}/none.jsonl: ")
     wording(error.value)

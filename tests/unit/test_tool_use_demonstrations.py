@@ -9,17 +9,16 @@ from pathlib import Path
 import jinja2
 import pytest
 from checkout import TINY_TOOLS
-from factories import code_question, make_question
+from factories import code_question, correct_answer, gsm8k_question, make_question
 from mbpp_rows import mbpp_row
 
+from arc_refinery.answers import final_number
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
-from arc_refinery.tool_use.grading.answers import final_number
-from arc_refinery.tool_use.questions.data import gsm8k_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.toolbox import Toolbox, answer_all
 from arc_refinery.tool_use.training.demonstrations import conversation, demonstration
 
@@ -60,7 +59,7 @@ def test_without_a_call_the_solution_is_thought(tools: Toolbox):
 
 
 def test_no_call_is_shown_for_an_answer_that_is_a_text(tools: Toolbox):
-    capital = make_question(kind="exact_match", text="Capital?", reference="Oslo")
+    capital = make_question(domain="text", text="Capital?", reference="Oslo")
     assert demonstration(capital, tools, calls=True) is None
     assert demonstration(capital, tools, calls=False) == [
         {"role": "user", "content": "Capital?"},
@@ -101,10 +100,10 @@ def test_a_calculation_that_the_calculator_does_not_confirm_is_not_imitated(
 
 def test_generated_problems_are_answered_rightly(tools: Toolbox):
     for index in range(30):
-        question = gsm8k_question(gsm8k_row(3, "train", 0, index), "q", "here")
+        question = gsm8k_question(gsm8k_row(3, "train", 0, index), "q")
         messages = demonstration(question, tools, calls=True)
         assert messages is not None
-        assert str(final_number(parse_turn(messages[-1]["content"]).answer or "")) == question.reference
+        assert str(final_number(parse_turn(messages[-1]["content"]).answer or "")) == correct_answer(question)
 
 
 def test_a_program_is_tried_on_the_call_of_its_first_assert(tools: Toolbox):

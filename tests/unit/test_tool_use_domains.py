@@ -133,7 +133,7 @@ def test_a_domain_of_the_users_own_is_asked_and_graded(tmp_path: Path) -> None:
     domain_part(LETTERS, "domain:Domain")
     questions, _ = of_rows(tmp_path / "rows.jsonl", {"word": "bread"}, {"word": "tea"}, form=LETTERS)
     assert "b, r, e, a, d" in questions[0].text
-    assert domain_of(LETTERS).from_json(questions[1].reference).word == "tea"
+    assert domain_of(LETTERS).from_json(questions[1].task).word == "tea"
     assert setup_of(questions[0]) == ("", "")
     grades = grade_episodes(["A bread.", "Eggs.", "Eat it."], [questions[0], questions[0], questions[1]], ())
     assert [grade.reward for grade in grades] == [1.0, 0.0, 1.0]

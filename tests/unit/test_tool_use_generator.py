@@ -4,10 +4,10 @@ import re
 from fractions import Fraction
 
 import pytest
+from factories import correct_answer, gsm8k_question
 
+from arc_refinery.domains.gsm8k.generator import gsm8k_row, split_of
 from arc_refinery.tool_use.config.experiment import LEVELS
-from arc_refinery.tool_use.questions.data import gsm8k_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row, split_of
 
 N = 200
 each_level = pytest.mark.parametrize("level", LEVELS)
@@ -46,8 +46,8 @@ def test_levels_have_so_many_calculations():
 
 
 def test_rows_are_read_as_those_of_the_data_sets():
-    question = gsm8k_question(gsm8k_row(2, "train", 0, 0), "g", "here")
-    assert question.reference.isdigit()
+    question = gsm8k_question(gsm8k_row(2, "train", 0, 0), "g")
+    assert correct_answer(question).isdigit()
 
 
 def test_no_text_is_on_both_sides():

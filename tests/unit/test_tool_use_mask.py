@@ -51,7 +51,7 @@ def test_demonstrations_have_the_mask_of_trls_template_for_qwen3(thinking: bool,
     tokenizer = renderer.tokenizer
     newline, nothing_thought = renderer.ids("\n"), renderer.ids(NO_THOUGHT)
     for question in questions(16):
-        messages = demonstration(question, Toolbox(executor=executor), calls=question.kind == "gsm8k")
+        messages = demonstration(question, Toolbox(executor=executor), calls=question.domain == "gsm8k")
         assert messages is not None
         if not thinking:
             messages = [message | {"content": message["content"].rpartition("</think>\n\n")[2]} for message in messages]

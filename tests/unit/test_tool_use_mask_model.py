@@ -10,17 +10,17 @@ from typing import Any, get_args
 import pytest
 import torch
 from checkout import TINY_TOOLS
+from factories import gsm8k_question
 from written_turns import ALL, END, LIMITS, NOTES, OTHER_END, loss_mask, make_renderer, questions, turn
 
 from arc_refinery.config import Guard, Lora, ModelConfig, Sandbox
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.tool import Fault, ToolDown
 from arc_refinery.tool_use.config import Generation, ToolGrpo
 from arc_refinery.tool_use.config.experiment import ToolName, ToolSft
-from arc_refinery.tool_use.questions.data import gsm8k_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row
 from arc_refinery.tool_use.tools.built_in_tools import Calculator
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import conversation
@@ -86,7 +86,7 @@ def trainer_of(
     """
     training = TRAINING.model_copy(update=changed)
     renderer = make_renderer(generation.enable_thinking, tools)
-    sums = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}", "") for index in range(8)]
+    sums = [gsm8k_question(gsm8k_row(1, "train", 0, index), f"sum-{index}") for index in range(8)]
     none: Any = None  # nothing is executed here
 
     def tools_of(question: Question) -> Toolbox:

@@ -99,7 +99,7 @@ def test_the_pages_reward_is_short_and_runs_as_it_stands(tmp_path: Path, monkeyp
 
 # built-in terms
 
-TEXT = make_question(kind="exact_match", reference="Paris")
+TEXT = make_question(domain="text", reference="Paris")
 PROGRAM = code_question("assert double(2) == 4")
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import yaml
 from checkout import TINY_TOOLS
+from factories import correct_answer, make_question
 from hall import wider_ends
 from handmade_episodes import ANSWERS, ARMS, QUESTIONS, SETTINGS, experiment
 from markdown_it import MarkdownIt
@@ -229,7 +230,9 @@ def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path
     name = SETTINGS["data"]["heldout"][0]["name"]
     heldout = {"name": name, "form": "text", "source": "file", "path": "questions.jsonl", "shards": 2}
     settings = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
-    texts = [replace(question, kind="exact_match") for question in QUESTIONS]
+    texts = [
+        make_question(question.question_id, question.text, correct_answer(question), "text") for question in QUESTIONS
+    ]
     own_settings = experiment(tmp_path, questions=texts, settings=settings)
     # every result is "2", so it shows the answer to question 1: in episodes C, C and u of trained
     rows = table(composed(tmp_path, own_settings), "found it")
@@ -484,7 +487,7 @@ def headings(text: str) -> list[str]:
 
 @pytest.mark.parametrize("words", HOSTILE)
 def test_what_models_and_questions_say_stays_where_it_belongs(tmp_path: Path, text: str, results: Path, words: str):
-    questions = [replace(question, text=words, reference=words) for question in QUESTIONS]
+    questions = [make_question(question.question_id, words, words) for question in QUESTIONS]
 
     def saying(episode: Episode) -> Episode:
         return replace(episode, messages=(*episode.messages[:-1], EpisodeMessage("assistant", words)))

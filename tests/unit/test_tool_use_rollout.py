@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 from checkout import TINY_TOOLS
+from factories import correct_answer, make_question
 
 from arc_refinery import records
+from arc_refinery.answers import final_number
 from arc_refinery.config import ModelConfig, Sandbox
 from arc_refinery.errors import InputError
 from arc_refinery.models.tokenizers import load_tokenizer
@@ -18,7 +20,6 @@ from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import Generation, Questions
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.episodes.rollout import EpisodeSettings, run_shard
-from arc_refinery.tool_use.grading.answers import final_number
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.tools.built_in_tools import Calculator
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -87,7 +88,7 @@ def fails_at(question: Question) -> Callable[[Question], Toolbox]:
 def test_each_question_is_played_so_many_times_and_graded(undisturbed: list[Episode]):
     expected = [f"{question.question_id}/{number:03d}" for question in QUESTIONS for number in range(2)]
     assert [episode.episode_id for episode in undisturbed] == expected
-    references = {question.question_id: question.reference for question in QUESTIONS}
+    references = {question.question_id: correct_answer(question) for question in QUESTIONS}
     tokenizer = load_tokenizer(TINY_TOOLS)
     for episode in undisturbed:
         assert len(episode.completion_ids) == len(episode.mask) <= 160
@@ -184,7 +185,7 @@ def test_progress_of_other_settings_is_forgotten(
 
 
 def test_progress_on_other_questions_is_forgotten(setup: EpisodeSettings[ToolRenderer], output: Path):
-    other = replace(QUESTIONS[0], reference="0")
+    other = make_question(QUESTIONS[0].question_id, QUESTIONS[0].text, "0")
     with pytest.raises(KeyboardInterrupt):
         list(run_shard([other, QUESTIONS[1]], replace(setup, open_toolbox=fails_at(other)), 0, 1, output))
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import make_question
 from scripted_server import Fault, reply, serving
 
 from arc_refinery import records
 from arc_refinery.config import ModelConfig, Sandbox
-from arc_refinery.records.tool_use import Episode, Question
+from arc_refinery.records.tool_use import Episode
 from arc_refinery.sampling import endpoint
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Generation
@@ -19,7 +20,7 @@ from arc_refinery.tool_use.episodes.rollout import EpisodeSettings
 from arc_refinery.tool_use.episodes.served import ServedRenderer, run_shard
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
-SUM = Question("sums/1", "What is 2 * 3?", "gsm8k", "6")
+SUM = make_question("sums/1", "What is 2 * 3?", "6")
 N_CONNECTIONS = 4
 MODEL = ModelConfig(path="m", backend="endpoint", window=2000, max_connections=N_CONNECTIONS)
 TOOLS = ("calculator", "python")

@@ -1,18 +1,20 @@
 """Sets of questions: what is in them, what is left out, what is kept apart, and that files give back what they got."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import make_episode, make_question
+from factories import gsm8k_question, make_episode, make_question
 
 from arc_refinery import records
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
 from arc_refinery.records.tool_use import Call, Conversation, EpisodeMessage, Question, Segment
 from arc_refinery.sandbox import Executor
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.questions.generator import gsm8k_row
+from arc_refinery.tool_use.grading.domains import subject_of
 from arc_refinery.tool_use.questions.sources import (
     questions_of,
     without_heldout,
@@ -45,8 +47,9 @@ def test_generated_sums_come_from_each_level_in_turn():
     assert [(question.question_id, question.text) for question in questions] == [
         (f"mine/{number:06d}", row["question"]) for number, row in enumerate(rows)
     ]
-    assert [f"{question.solution}\n#### {question.reference}" for question in questions] == [
-        row["answer"] for row in rows
+    assert questions == [
+        replace(gsm8k_question(row, f"{number:06d}"), question_id=f"mine/{number:06d}")
+        for number, row in enumerate(rows)
     ]
 
 
@@ -69,12 +72,15 @@ def test_no_text_is_on_both_sides_whatever_the_seeds():
 @pytest.mark.parametrize(
     ("form", "row", "expected"),
     [
-        ("gsm8k", SUM, Question("mine/rows-000001", SUM["question"], "gsm8k", "5", solution="2+3=<<2+3=5>>5")),
-        ("text", CAPITAL, Question("mine/rows-000001", "Capital of Peru?", "exact_match", "Lima")),
+        ("gsm8k", SUM, ("5", "2+3=<<2+3=5>>5")),
+        ("text", CAPITAL, ("Lima", "")),
     ],
 )
-def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected: Question):
-    assert list(questions_of(of_file(tmp_path / "rows.jsonl", form, [row]), "heldout", 0)) == [expected]
+def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected: tuple[str, str]):
+    (question,) = questions_of(of_file(tmp_path / "rows.jsonl", form, [row]), "heldout", 0)
+    assert (question.question_id, question.text, question.domain) == ("mine/rows-000001", row["question"], form)
+    domain, task = subject_of(question)
+    assert (domain.correct(task), domain.worked(task)) == expected
 
 
 def test_of_a_file_the_first_questions_are_taken_and_the_others_not_even_read(tmp_path: Path):
@@ -93,7 +99,7 @@ def test_questions_that_are_held_out_are_not_trained_on():
     train = [make_question(question_id=f"train/{number}", text=f"{number} + 1?") for number in range(5)]
     heldout = [make_question(question_id=f"heldout/{number}", text=f"{number} + 1?") for number in (1, 4, 5)]
     remaining = [train[0], train[2], train[3]]
-    assert without_heldout(train, iter(heldout)) == (remaining, {"held out, by text": 2})
+    assert without_heldout(train, iter(heldout)) == (remaining, {"held out, by content": 2})
     assert without_heldout(train, []) == (train, {})
 
 
@@ -114,7 +120,7 @@ def test_questions_that_are_held_out_are_not_trained_on():
     ],
 )
 def test_texts_are_compared_without_case_space_and_punctuation(ours: str, theirs: str, is_held_out: bool):
-    remaining, _ = without_heldout([make_question(text=ours)], [make_question(text=theirs)])
+    remaining, _ = without_heldout([make_question("q-000001", ours)], [make_question("q-000001", theirs)])
     assert (remaining == []) == is_held_out
 
 
@@ -123,8 +129,8 @@ def test_texts_are_compared_without_case_space_and_punctuation(ours: str, theirs
 
 def test_questions_are_read_as_they_were_written(tmp_path: Path):
     questions = [
-        Question("a/1", "2 + 3?\n“Hats” | ✓", "gsm8k", "5", solution="<<2+3=5>>5"),
-        Question("a/4", "Where?", "exact_match", "Here"),
+        make_question("a/1", "2 + 3?\n“Hats” | ✓", "5", solution="<<2+3=5>>5"),
+        make_question("a/4", "Where?", "Here", "text"),
     ]
     records.write(tmp_path / "q.parquet", Question, questions, 0, {})
     assert list(records.read(tmp_path / "q.parquet", Question)) == questions

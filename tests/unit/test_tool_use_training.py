@@ -2,7 +2,6 @@
 
 import inspect
 from copy import copy
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -255,7 +254,7 @@ def test_what_decides_the_adapter_is_in_the_identity():
     assert environment(questions).identity() == before
     others = [
         environment(asking("1?", "3?")),
-        environment([questions[0], replace(questions[1], reference="8")]),
+        environment([questions[0], make_question(questions[1].question_id, questions[1].text, "8")]),
         environment(questions[:1]),
         environment(questions, tools=("calculator", "execute_code")),
         environment(questions, files_hash="of other files"),

@@ -17,7 +17,7 @@ from arc_refinery.arc.grids import Grid
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.barc.generator import ProblemDifficulty, generate_problem
 from arc_refinery.domains.arc.records import Attempt, Prompt
-from arc_refinery.tool_use.questions.generator import gsm8k_row
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
 
 pytestmark = pytest.mark.snakemake
 

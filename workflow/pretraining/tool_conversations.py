@@ -19,11 +19,12 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
+from arc_refinery.records.tool_use import Question
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config.experiment import LEVELS, ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
-from arc_refinery.tool_use.questions.data import gsm8k_question
-from arc_refinery.tool_use.questions.generator import gsm8k_row
+from arc_refinery.tool_use.grading.domains import domain_of, question_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 from arc_refinery.tool_use.training.demonstrations import demonstration
 from pretraining.corpus import Ids, Masks
@@ -96,7 +97,7 @@ class ToolConversations:
         rng = random.Random(stream_seed("tool-use", *address))
         renderer = self._renderers[rng.choice(OFFERED)]
         calls = bool(renderer.schemas) and rng.random() < CALL_SHARE
-        question = gsm8k_question(_row(rng, *address), "", "")
+        question = _question(_row(rng, *address))
         messages = demonstration(question, Toolbox(), calls)
         if messages is None:
             return None
@@ -123,11 +124,16 @@ def _row(rng: random.Random, *address: int | str) -> dict[str, str]:
     return gsm8k_row(level, "train", stream_seed("tool-use pretraining", *address), 0)
 
 
+def _question(row: dict[str, str]) -> Question:
+    domain = domain_of("gsm8k")
+    return question_of(domain, domain.task(row, "", ""))
+
+
 def _texts() -> Iterator[str]:
     """Yield texts of conversations, without tags, which are tokens in any case."""
     for number in range(TOKENIZER_SAMPLE):
         row = _row(random.Random(number), "tokenizer", number)
         yield from ("system", "user", "assistant", row["question"])
-        for message in demonstration(gsm8k_question(row, "", ""), Toolbox(), calls=True) or []:
+        for message in demonstration(_question(row), Toolbox(), calls=True) or []:
             yield message["content"]
             yield from (json.dumps(call["function"]) for call in message.get("tool_calls", []))

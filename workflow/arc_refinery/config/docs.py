@@ -81,8 +81,12 @@ def reference() -> str:
 
 
 def _experiments() -> Iterator[tuple[str, str, str]]:
-    """Yield title, kind and domain of all built-in experiments; other kinds than refining have no domain."""
-    yield from ((f"`domain: {domain}`", "refining", domain) for domain in DOMAINS)
+    """Yield title, kind and domain of all built-in experiments; other kinds than refining have no domain.
+
+    Of domains with the same keys, the first.
+    """
+    first = {experiment_class("refining", domain): domain for domain in reversed(DOMAINS)}
+    yield from ((f"`domain: {domain}`", "refining", domain) for domain in DOMAINS if domain in first.values())
     yield from ((f"`kind: {kind}`", kind, "") for kind in KINDS if kind != "refining")
 
 

@@ -23,7 +23,7 @@ from arc_refinery.models.shape import missing_weights, names_of, weight_names, w
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
 # Packages of what refining refines
-DOMAINS = {"arc": "arc_refinery.domains.arc", "code": "arc_refinery.domains.code"}
+DOMAINS = {name: f"arc_refinery.domains.{name}" for name in ("arc", "code", "gsm8k", "text")}
 
 
 @overload

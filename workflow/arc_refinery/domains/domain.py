@@ -9,6 +9,7 @@
 `task_class`, `grade_class`, `task`, `first_turn`, `grade` and `feedback`. All others have defaults.
 """
 
+import logging
 import sys
 import traceback
 from collections import Counter
@@ -38,6 +39,13 @@ from arc_refinery.grades import REWARDS, Grade
 from arc_refinery.models.chat import Message
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
+
+logger = logging.getLogger(__name__)
+
+# Fields that other data sets have and that matter, and why: multiple choice, questions on a text
+NOT_SHOWN = dict.fromkeys(
+    ("choices", "options", "context", "passage"), "the question does not show it; add it to its text"
+)
 
 
 class Question(NamedTuple):
@@ -150,6 +158,8 @@ class Domain:
 
     # Tasks
 
+    unused: ClassVar[Mapping[str, str]] = {}  # fields of rows that matter and are not used, and what to do
+
     def task(self, row: Mapping[str, Any], task_id: str, where: str) -> Any:
         """Return the task of a row of a file; None if the row gives none.
 
@@ -160,6 +170,7 @@ class Domain:
     def tasks_of_file(self, path: Path, left_out: Counter[str], first_row: int = 0) -> Iterator[Any]:
         """Yield the tasks of the rows of a file; raise `InputError` if there is none."""
         names: set[str] = set()
+        unused: Counter[str] = Counter()
         stem = path.name.partition(".")[0]
         for number, row in enumerate(islice(read_rows(path), first_row, None), 1 + first_row):
             where = f"{path}: row {number}"
@@ -174,7 +185,10 @@ class Domain:
             if task.task_id in names:
                 raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
             names.add(task.task_id)
+            unused.update(key for key in self.unused if row.get(key))
             yield task
+        for key, n in unused.items():
+            logger.warning("%s: field %r of %d rows is not used: %s", path, key, n, self.unused[key])
         if not names:
             raise InputError(f"{path}: no row after the first {first_row} gives a task; correct the rows")
 
@@ -402,8 +416,21 @@ class Domain:
         """Return what a person reads as the correct answer, or as the checks of answers."""
         return ""
 
+    def is_marked(self, text: str) -> bool:
+        """Whether the answer in a text has the form that was asked for; a program has."""
+        return True
+
+    # Of demonstrations: the answer without its reasoning, None for tasks that have none; the reasoning, with
+    # calculations marked <<48/2=24>>, which become calls; or the task's own program with an expression that tries it
+
+    def final_answer(self, task: Any) -> str | None:
+        return None
+
+    def worked(self, task: Any) -> str:
+        return ""
+
     def trial(self, task: Any) -> tuple[str, str] | None:
-        """Return the task's own program with an expression that tries it, and this expression; None without any."""
+        """Return the program to run, and the expression at its end."""
         return None
 
     # Demonstrations

@@ -24,9 +24,8 @@ class Question:
     KIND: ClassVar = "questions"
     question_id: str
     text: str  # as the model reads it
-    kind: str  # how an answer is checked: gsm8k, exact_match, or the name of a domain
-    reference: str  # the correct answer, a number or a text; of a domain, its task as JSON
-    solution: str = ""  # for gsm8k: the worked answer, with its calculations marked <<48/2=24>>
+    domain: str  # that checks an answer
+    task: str  # the domain's, as JSON
 
 
 @dataclass(frozen=True, slots=True)

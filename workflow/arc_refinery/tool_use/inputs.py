@@ -41,7 +41,7 @@ def rows_of(experiment: ToolUse, name: str) -> Paths:
 
 def domain_modules(experiment: ToolUse) -> Paths:
     """The modules of domains of the user's own."""
-    forms = {questions.form for questions in experiment.sets.values() if questions.is_of_domain}
+    forms = {questions.form for questions in experiment.sets.values()}
     return [str(path) for form in sorted(forms) for path in domain_sources(form)]
 
 

@@ -178,6 +178,9 @@ class Domain(domain.Domain):
     def correct(self, task: CodeTask) -> str:
         return "\n".join(task.tests)
 
+    def final_answer(self, task: CodeTask) -> str | None:
+        return f"```python\n{task.reference.strip()}\n```" if task.reference else None
+
     def trial(self, task: CodeTask) -> tuple[str, str] | None:
         suite = task.suite(task.tests)
         calls = plan(suite.asserts, suite.reference).calls if task.reference and not task.is_script else ()
@@ -188,4 +191,4 @@ class Domain(domain.Domain):
     def source_answers(
         self, tasks: Iterable[CodeTask], texts: Wording, executors: tuple[Executor, ...]
     ) -> dict[str, str]:
-        return {task.task_id: f"```python\n{task.reference.strip()}\n```" for task in tasks if task.reference}
+        return {task.task_id: answer for task in tasks if (answer := self.final_answer(task))}

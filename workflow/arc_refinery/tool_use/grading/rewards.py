@@ -1,9 +1,4 @@
-"""Rewards of answers: 1 if correct, else 0.
-
-gsm8k        the answer's number equals the reference exactly (answers.py: which number counts)
-exact_match  the marked answer, or the whole text, equals the reference up to case, white space and outer punctuation
-a domain     as the domain grades it, on hidden checks, too
-"""
+"""Rewards of answers: 1 if the domain of the question says that its task is solved, hidden checks included, else 0."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,8 +8,7 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
-from arc_refinery.tool_use.grading.answers import final_number, final_text, normalized
-from arc_refinery.tool_use.grading.domains import OWN, domain_of, subject_of
+from arc_refinery.tool_use.grading.domains import domain_of, subject_of
 
 Executors = tuple[Executor, ...]  # those of the domain `code`: for visible tests, for hidden ones, for comparisons
 
@@ -24,7 +18,7 @@ class EpisodeGrade:
     """Grade of an episode's last turn."""
 
     reward: float
-    answer: str  # compared with the reference; empty if there is no answer
+    answer: str  # what the domain found in the text; empty if there is no answer
     progress: float  # share of the hidden checks that are right; without such, the reward
 
 
@@ -35,33 +29,20 @@ def grade_episodes(
 
     A failing answer is a grade; a failing sandbox raises.
     """
-    answers = [parse_turn(turn, call_format).answer for turn in turns]
-    of_domains = {
-        kind: _graded([(a or "", q) for a, q in zip(answers, questions, strict=True) if q.kind == kind], executors)
-        for kind in {question.kind for question in questions} - {*OWN}
-    }
-    return [
-        next(of_domains[question.kind]) if question.kind in of_domains else _grade(answer, question)
-        for answer, question in zip(answers, questions, strict=True)
-    ]
+    both = list(zip((parse_turn(turn, call_format).answer for turn in turns), questions, strict=True))
+    answered: dict[str, list[tuple[str, Question]]] = {}
+    for text, question in both:
+        if text is not None:
+            answered.setdefault(question.domain, []).append((text, question))
+    graded = {name: _graded(of_domain, executors) for name, of_domain in answered.items()}
+    return [EpisodeGrade(0.0, "", 0.0) if text is None else next(graded[question.domain]) for text, question in both]
 
 
 def _graded(answered: Sequence[tuple[str, Question]], executors: Executors) -> Iterator[EpisodeGrade]:
     """Yield the grades of answers to questions of one domain."""
-    domain = domain_of(answered[0][1].kind)
+    first = answered[0][1]
+    domain = domain_of(first.domain)
     asked = [Answer(text, subject_of(question)[1]) for text, question in answered]
-    with domain.calling("grade", answered[0][1].question_id):
+    with domain.calling("grade", first.question_id):
         for grade in domain.grade_final(asked, executors[: domain.n_executors]):
             yield EpisodeGrade(float(grade.is_solved), grade.code or "", grade.progress)
-
-
-def _grade(answer: str | None, question: Question) -> EpisodeGrade:
-    if answer is None:
-        return EpisodeGrade(0.0, "", 0.0)
-    if question.kind == "gsm8k":
-        number = final_number(answer)
-        is_right = number is not None and number == final_number(f"#### {question.reference}")
-        return EpisodeGrade(float(is_right), "" if number is None else str(number), float(is_right))
-    text, wanted = final_text(answer), normalized(question.reference)
-    is_right = bool(wanted) and text == wanted
-    return EpisodeGrade(float(is_right), text, float(is_right))

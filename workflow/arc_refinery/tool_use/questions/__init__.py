@@ -1,1 +1,1 @@
-"""Questions with known answers: generated, rows of files, or tasks of a domain."""
+"""Questions with known answers: tasks of a domain."""

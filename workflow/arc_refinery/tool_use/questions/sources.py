@@ -1,13 +1,11 @@
-"""Questions of a set, from the generator, a file, or a domain."""
+"""Questions of a set: tasks of a domain, from rows or generated."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from arc_refinery.asserts.rows import Identity, KnownTasks
 from arc_refinery.config import Sandbox, domain_part
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
@@ -15,9 +13,9 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.refining.config import RowsSet
 from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.grading.domains import OWN, domain_of, question_of, subject_of
-from arc_refinery.tool_use.questions.data import gsm8k_question, questions_from_file
-from arc_refinery.tool_use.questions.generator import QuestionSplit, gsm8k_row
+from arc_refinery.tool_use.grading.domains import domain_of, question_of, subject_of
+
+QuestionSplit = Literal["train", "heldout"]
 
 
 def questions_of(
@@ -31,27 +29,20 @@ def questions_of(
 
     `left_out` counts by reason what gives no question.
     """
-    rows = _rows(settings, split, seed, sandbox or Sandbox(), Counter() if left_out is None else left_out)
-    for question in islice(rows, settings.n_questions):
+    domain = domain_of(settings.form)
+    tasks = _tasks(settings, split, seed, sandbox or Sandbox(), Counter() if left_out is None else left_out)
+    for question in (question_of(domain, task) for task in islice(tasks, settings.n_questions)):
         yield replace(question, question_id=f"{settings.name}/{question.question_id}")
 
 
-def _rows(
-    settings: Questions, split: QuestionSplit, seed: int, sandbox: Sandbox, left_out: Counter[str]
-) -> Iterator[Question]:
+def _tasks(settings: Questions, split: QuestionSplit, seed: int, sandbox: Sandbox, left_out: Counter[str]) -> Any:
     if settings.source == "hub":
         raise InputError(f"{settings.name}: {FETCH_FIRST}")
-    if settings.is_of_domain:
-        domain = domain_of(settings.form)
-        for task in domain.tasks_of_set(_task_set(settings), left_out, sandbox, None):
-            yield question_of(domain, task)
-    elif settings.source == "generator":
+    domain = domain_of(settings.form)
+    if settings.source == "generator":
         seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
-        for number in range(settings.n_questions or 0):
-            level, name = settings.levels[number % len(settings.levels)], f"{number:06d}"
-            yield gsm8k_question(gsm8k_row(level, split, seed, number), name, name)
-    else:
-        yield from questions_from_file(Path(str(settings.path)), settings.form)  # type: ignore[arg-type]
+        return domain.generated(split, settings.levels, settings.n_questions, seed)  # type: ignore[attr-defined]
+    return domain.tasks_of_set(_task_set(settings), left_out, sandbox, None)
 
 
 def _task_set(settings: Questions) -> Any:
@@ -67,27 +58,16 @@ def _task_set(settings: Questions) -> Any:
 def without_heldout(
     questions: Sequence[Question], heldout: Iterable[Question]
 ) -> tuple[list[Question], dict[str, int]]:
-    """Return the questions that are not held out, and the number of the others by reason.
-
-    Tasks of a domain are the same as the domain says (`same_tasks`), other questions by their text.
-    """
+    """Return the questions that are not held out, and the number of the others by reason, as their domain says it."""
     tasks: dict[str, list[Any]] = {}
-    texts = []
     for question in heldout:
-        if question.kind in OWN:
-            texts.append(("", Identity.of("", question.text, ())))
-        else:
-            tasks.setdefault(question.kind, []).append(subject_of(question)[1])
-    known = KnownTasks(texts)
-    same = {kind: domain_of(kind).same_tasks({"": held}) for kind, held in tasks.items()}
+        tasks.setdefault(question.domain, []).append(subject_of(question)[1])
+    same = {name: domain_of(name).same_tasks({"": held}) for name, held in tasks.items()}
     remaining: list[Question] = []
     reasons: Counter[str] = Counter()
     for question in questions:
-        if question.kind in OWN:
-            found = {*known.same_as(Identity.of("", question.text, ())).values()}
-        else:
-            found = {*same[question.kind](subject_of(question)[1]).values()} if question.kind in same else set()
-        if by := next((by for by in ("id", "text", "content") if by in found), None):
+        found = same[question.domain](subject_of(question)[1]).values() if question.domain in same else ()
+        if by := min(found, key=("id", "content").index, default=None):
             reasons[f"held out, by {by}"] += 1
         else:
             remaining.append(question)

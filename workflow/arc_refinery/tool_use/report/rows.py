@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from arc_refinery import records
+from arc_refinery.answers import normalized
 from arc_refinery.config import inputs
 from arc_refinery.evaluation import attempts
 from arc_refinery.evaluation.attempts import ArmRows
@@ -22,7 +23,7 @@ from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES, Ca
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.episodes.episodes import calls_by_turn
-from arc_refinery.tool_use.grading.answers import normalized
+from arc_refinery.tool_use.grading.domains import subject_of
 
 CALL = pa.struct([("tool", pa.string()), ("fault", pa.string())])
 EXTRA = pa.schema(
@@ -96,7 +97,7 @@ def _episodes(
                     f"arm? {records.remake(path)}"
                 )
             question = questions[episode.question_id]
-            correct_text = question.reference if question.kind == "exact_match" else ""
+            correct_text = subject_of(question)[1].answer if question.domain == "text" else ""
             is_answer, is_right = episode.ending == "answer", episode.reward == 1.0
             yield {
                 "turn": 1,

@@ -7,11 +7,11 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
 
+from arc_refinery.calculator import CalculatorError, calculate
 from arc_refinery.sandbox import Outcome, Script, Status
 from arc_refinery.tool_use.calls.tool import FaultyCall, Tool, whole_characters
 from arc_refinery.tool_use.config.experiment import ToolChoice, ToolName
 from arc_refinery.tool_use.config.tool_signatures import text_signature
-from arc_refinery.tool_use.tools.calculator import CalculatorError, calculate
 
 MAX_FILE_BYTES = 2**16
 LISTED_FILES = 20

@@ -6,10 +6,10 @@ thinking in `<think>` tags at the beginning of an assistant's text.
 
 import re
 
+from arc_refinery.answers import final_number
 from arc_refinery.records.tool_use import Conversation, Question
 from arc_refinery.seeding import stream
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
-from arc_refinery.tool_use.grading.answers import final_number
 from arc_refinery.tool_use.grading.domains import subject_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
@@ -42,35 +42,30 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
     give the result in the worked solution, or no tool can; so there are none with calls for answers that are texts.
     """
     messages: list[ChatMessage] = [{"role": "user", "content": question.text}]
-    match question.kind:
-        case "gsm8k":
-            turns = (
-                _calculation_turns(question, tools) if calls else [assistant(_CALCULATION.sub("", question.solution))]
-            )
-            end = f"#### {question.reference}"
-        case "exact_match":
-            turns, end = None if calls else [assistant("")], f"#### {question.reference}"
-        case _:
-            domain, task = subject_of(question)
-            trial = domain.trial(task)
-            if trial is None:
-                return None
-            turns = _trial_turns(*trial, tools) if calls else [assistant("")]
-            end = domain.source_answers([task], domain.wording("", ""), ())[task.task_id]
+    domain, task = subject_of(question)
+    end, worked, trial = domain.final_answer(task), domain.worked(task), domain.trial(task)
+    if end is None:
+        return None
+    if not calls:
+        turns: list[ChatMessage] | None = [assistant(_CALCULATION.sub("", worked))]
+    elif worked:
+        turns = _calculation_turns(worked, tools)
+    else:
+        turns = _trial_turns(*trial, tools) if trial else None
     if turns is None:
         return None
     turns[-1]["content"] += end
     return messages + turns
 
 
-def _calculation_turns(question: Question, tools: Toolbox) -> list[ChatMessage] | None:
+def _calculation_turns(solution: str, tools: Toolbox) -> list[ChatMessage] | None:
     """Return the solution up to its answer: each marked calculation is a call, the text after it the next thought."""
     if "calculator" in tools.tools:
         tool, argument, form = "calculator", "expression", "{}"
     else:
         tool, argument, form = _python_tool(tools), "code", "print({})"
     messages: list[ChatMessage] = []
-    thought, *rest = _CALCULATION.split(question.solution)
+    thought, *rest = _CALCULATION.split(solution)
     for expression, value, following in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
         arguments = {argument: form.format(expression)}
         result = tools.run(tool, arguments)

@@ -19,7 +19,7 @@ from arc_refinery.records.tool_use import Call, EpisodeMessage, Question
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.episodes.episodes import Rollout, calls_by_turn
-from arc_refinery.tool_use.grading.answers import final_number, final_text, marked_number, marked_text
+from arc_refinery.tool_use.grading.domains import domain_of
 from arc_refinery.tool_use.grading.rewards import EpisodeGrade
 
 N_STEPS = 50  # over which failures are counted
@@ -66,19 +66,11 @@ class ScoredEpisode:
     def is_well_formed(self) -> bool:
         """Whether the answer has its form, and every call could be read.
 
-        A number or a text is marked; a mark without one is not an answer. The answer to a task of a domain is what the
-        domain finds in the text, as a program.
+        The domain of the question says what an answer is (`Domain.is_marked`).
         """
         if any(call.fault in UNREADABLE for call in self.calls):
             return False
-        question, text = self.question, self.final_text
-        match question.kind:
-            case "gsm8k":
-                return marked_number(text) is not None and final_number(text) is not None
-            case "exact_match":
-                return marked_text(text) is not None and bool(final_text(text))
-            case _:
-                return bool(self.answer)
+        return bool(self.answer) and domain_of(self.question.domain).is_marked(self.final_text)
 
 
 def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade, max_tokens: int) -> ScoredEpisode:

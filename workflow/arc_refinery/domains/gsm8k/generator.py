@@ -10,7 +10,7 @@ from typing import Literal
 
 from arc_refinery.seeding import stream_seed
 
-QuestionSplit = Literal["train", "heldout"]
+ProblemSplit = Literal["train", "heldout"]
 
 _HELD_OUT_ONE_IN = 8
 
@@ -25,7 +25,7 @@ THINGS = "apples beads books bottles bricks cards coins eggs nails pencils plant
 ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 
 
-def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> dict[str, str]:
+def gsm8k_row(level: int, split: ProblemSplit, seed: int, index: int) -> dict[str, str]:
     """Return a problem: `question`; `answer` with one line per step, its calculation marked, and `#### number`."""
     rng = random.Random(stream_seed(seed, "gsm8k", level, split, index))
     steps, digits, stories = _DIFFICULTIES[level]
@@ -36,7 +36,7 @@ def gsm8k_row(level: int, split: QuestionSplit, seed: int, index: int) -> dict[s
             return {"question": question, "answer": "\n".join([*lines, f"#### {value}"])}
 
 
-def split_of(text: str) -> QuestionSplit:
+def split_of(text: str) -> ProblemSplit:
     """Return the split of a question, by its text alone: one in eight is held out."""
     is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % _HELD_OUT_ONE_IN == 0
     return "heldout" if is_held_out else "train"

@@ -1,0 +1,1 @@
+"""Questions with a short text as their answer."""
