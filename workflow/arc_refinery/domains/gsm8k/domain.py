@@ -30,10 +30,13 @@ from arc_refinery.sandbox import Executor, Status
 
 REQUEST = "Write each calculation as `2 * 3 = 6`. End your answer with `#### ` and the number, for instance `#### 42`."
 _MARKED = re.compile(r"<<[^<>]*>>")  # the data set's calculations
-_NUMBER = r"[$€£]?\d[\d,]*(?:\.\d+)?%?"
-_CALCULATION = re.compile(
-    rf"(?<![\w.,])((?:\(\s*)*{_NUMBER}(?:[\s()]*[-+*/×÷−][\s()]*{_NUMBER})+(?:\s*\))*)\s*=\s*([$€£]?-?\d[\d,]*(?:\.\d+)?)(?![\w%])"
+_DIGITS = r"\d+(?:,\d{3})*(?:\.\d+)?"
+_NUMBER, _SIGN = rf"[$€£]?{_DIGITS}%?", "[-+*/×÷−]"
+_CALCULATION = re.compile(  # its result is not the beginning of another calculation, as in 2 * 3 + 4 = 6 + 4 = 10
+    rf"(?<![\w.,])((?:\(\s*)*{_NUMBER}(?:[\s()]*{_SIGN}[\s()]*{_NUMBER})+(?:\s*\))*)\s*=\s*([$€£]?-?{_DIGITS})"
+    rf"(?![\w%]|[.,]\d|\s*{_SIGN}\s*[\d(])"
 )
+_CONTINUED = re.compile(rf"(?:{_SIGN}|\bx|\bof|\btimes)[\s(]*\Z")  # before it, as in 60 hats * 2 / 3 = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +172,11 @@ def calculations(text: str) -> Iterator[tuple[WrongCalculation, bool]]:
     A number with decimals may be rounded to them.
     """
     for match in _CALCULATION.finditer(_MARKED.sub("", text)):
-        expression, said = match[1].strip(), match[2]
-        if expression.count("(") != expression.count(")"):
+        if _CONTINUED.search(match.string, 0, match.start()):
             continue
+        expression, said = match[1].strip(), match[2]
+        while expression.startswith("(") and expression.count("(") > expression.count(")"):
+            expression = expression[1:].lstrip()  # it opens a remark
         plain = re.sub(r"[$€£,]", "", expression).replace("%", "/100")
         try:
             value = calculate(plain)
@@ -179,4 +184,4 @@ def calculations(text: str) -> Iterator[tuple[WrongCalculation, bool]]:
         except (CalculatorError, ValueError):
             continue
         rounded = Fraction(1, 2 * 10 ** len(said.partition(".")[2])) if "." in said else 0
-        yield WrongCalculation(match[0].strip(), expression, value), abs(exact - given) <= rounded
+        yield WrongCalculation(f"{expression} = {said}", expression, value), abs(exact - given) <= rounded
