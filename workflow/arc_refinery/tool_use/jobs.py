@@ -52,6 +52,7 @@ def episodes(experiment: ToolUse, questions: str, arm: str) -> Job:
         generation=experiment.generation,
         seed=experiment.seed,
         files=_files(experiment, tools),
+        given=experiment.arm(arm).given,
         n_predictions=experiment.evaluation.n_predictions,
         questions_per_batch=experiment.evaluation.questions_per_batch,
     )

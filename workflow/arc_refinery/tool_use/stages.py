@@ -32,7 +32,7 @@ from arc_refinery.sandbox import Executor
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice, ToolGrpo
-from arc_refinery.tool_use.config.experiment import ToolName
+from arc_refinery.tool_use.config.experiment import Given, ToolName
 from arc_refinery.tool_use.grading.domains import setup_of
 from arc_refinery.tool_use.grading.rewards import Executors
 from arc_refinery.tool_use.tools.built_in_tools import PYTHON_MODULES
@@ -93,6 +93,7 @@ class Offer:
     modules_of_python: bool  # programs may import what `python` offers, even if it is not among the tools
     tools_of_sets: Mapping[str, Tools] = field(default_factory=dict)  # sets with their own
     files: Path | None = None  # folder for read_file, with one folder per question
+    others: Mapping[str, Question] = field(default_factory=dict)  # given to a question's tools instead of itself
 
     def _all(self) -> list[ToolChoice]:
         return [*self.tools, *(tool for tools in self.tools_of_sets.values() for tool in tools)]
@@ -116,9 +117,11 @@ class Offer:
         readable = sorted(path for path in self.files.rglob("*") if path.is_file()) if self.files else []
         hashed = content_hash([*readable, *sorted(tool_files)]) if readable or tool_files or self.files else ""
         are_plain = all(word in get_args(ToolName) for word in self.words)
-        if are_plain and not self.modules_of_python:
+        if are_plain and not self.modules_of_python and not self.others:
             return hashed
         settings: dict[str, Any] = {"files": hashed, "tools": self.words}
+        if self.others:
+            settings["given"] = {name: other.question_id for name, other in self.others.items()}
         if self.modules_of_python:
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
@@ -157,7 +160,7 @@ class Offer:
                 limits.max_result_chars,
                 limits.max_calls_per_turn,
                 call_format,
-                setup_of(question),
+                setup_of(self.others.get(question.question_id, question)),
             )
 
         return open_toolbox
@@ -304,6 +307,7 @@ def episodes(
     modules_of_python: bool,
     sandbox: Sandbox,
     files: Path | None,
+    given: Given,
     n_predictions: PositiveInt,
     questions_per_batch: PositiveInt,
     seed: Seed,
@@ -318,7 +322,7 @@ def episodes(
 ) -> None:
     """Run and grade episodes on a shard of questions; an interrupted job resumes.
 
-    `run` is the folder of all results, where tokens are counted against a limit.
+    `given` is the task that tools have. `run` is the folder of all results, where tokens are counted against a limit.
     """
     from arc_refinery.sampling.checks import check_model
     from arc_refinery.sampling.shard import progress_path
@@ -326,11 +330,12 @@ def episodes(
 
     if not model.is_served:
         check_model(model, adapter)
-    offer = Offer(generation, tools, modules_of_python, files=files)
+    asked = list(records.read(questions, Question))
+    others = {} if given == "own" else {asked[index - 1].question_id: other for index, other in enumerate(asked)}
+    offer = Offer(generation, tools, modules_of_python, files=files, others=others)
     with _executors(sandbox, n_jobs, offer.modules()) as executors:
         opened = offer.open_served(executors[0]) if model.is_served else offer.open(model.path, executors[0])
         renderer, open_toolbox = opened
-        asked = list(records.read(questions, Question))
         renderer = renderer.offering(open_toolbox(asked[0]).schemas)  # which may say what they have of the question
         setup: rollout.EpisodeSettings[Any] = rollout.EpisodeSettings(
             model=model,

