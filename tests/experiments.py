@@ -88,6 +88,11 @@ TOOL_USE: dict[str, Changes] = {
         "training": None,
         "evaluation.arms": [{"name": "calls"}, {"name": "plain", "tools": False}],
     },
+    "another puzzle": {
+        "data.heldout": [PUZZLES | {"name": "puzzles"}],
+        "training": None,
+        "evaluation.arms": [{"name": "own"}, {"name": "control", "given": "other-task"}],
+    },
     "puzzles": {"data.heldout.1": PUZZLES | {"name": "puzzles"}, "data.train.1": PUZZLES | {"name": "to-learn"}},
 }
 

@@ -127,7 +127,7 @@ STAGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         ["out"],
     ),
     "episodes": (
-        EPISODES | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
+        EPISODES | {"files": None, "given": "own", "n_predictions": 1, "questions_per_batch": 1},
         "--questions in --output out",
         ["out"],
     ),

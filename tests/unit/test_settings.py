@@ -53,7 +53,7 @@ VALUES: dict[str, list[Any]] = {
     "colors": [[f"colour-{n}" for n in range(10)]],
     "compare": [["small", "other"]],
     "comparisons": [[["refine-trained", "refine-base"]]],
-    "form": ["residual"],
+    "form": ["residual", "text"],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
     "primary": [{"set": "heldout", "arms": ["refine-trained", "refine-base"]}],
     "retry_on": [["OSError"]],
