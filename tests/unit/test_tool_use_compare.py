@@ -90,3 +90,15 @@ def test_two_kinds_have_to_share_a_set(demo: Path, tmp_path: Path, wording: Word
     with pytest.raises(InputError, match=rf"{demo} and {refining} have no set in common") as raised:
         compared(demo, refining)
     wording(raised.value)
+
+
+def test_two_kinds_are_compared_at_equal_generated_tokens_too(demo: Path, tmp_path: Path):
+    content = settings({"independent": [{"n_predictions": 2}]}, "refined")
+    content["evaluation"]["sets"][0]["name"] = "sums"
+    letters = {"0": "wS", "1": "ww", "2": "ww", "3": "ww"}
+    _, refined = finished(tmp_path, content, {"turn1": letters}, "0123")
+    text = compared(f"{demo}:untrained", f"{refined}:independent")
+    # 10 + 11 tokens of refining at each task; of tool use RR, ww, RR and C are within them: 3 tasks solved against 1
+    assert "  - At equal generated tokens: +50.0 [" in text
+    assert " points. Unlimited, they generate 60 and 21 per task.\n" in text
+    assert "At equal generated tokens" not in compared(f"{demo}:untrained", f"{demo}:trained")

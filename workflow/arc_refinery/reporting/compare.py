@@ -22,7 +22,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.evaluation.attempts import TABLE, Results, tasks_in_all
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
 from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, by_training, match_runs, sets_to_compare
-from arc_refinery.evaluation.statistics import Comparison, compare
+from arc_refinery.evaluation.statistics import Comparison, compare, solved_within, spent_tokens
 from arc_refinery.reporting.export import exported
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.markdown import (
@@ -30,6 +30,7 @@ from arc_refinery.reporting.markdown import (
     Columns,
     columns_explained,
     columns_table,
+    difference_text,
     listed,
     markdown_table,
     percent,
@@ -107,6 +108,7 @@ class PairedArms:
     budgets: tuple[int, int]  # attempts per task
     turns: list[PairedMetric]  # pass rates of turns with attempts of both on some task
     note: str  # on the trainings that are compared
+    at_equal_tokens: str  # the difference with as many generated tokens for both; only of two kinds
 
 
 def comparison(sides: Sequence[Side], wanted: Sequence[str]) -> str:
@@ -226,6 +228,8 @@ def _lines(paired: PairedArms) -> Iterator[str]:
     for which, task_ids in (("first", paired.only_first), ("second", paired.only_second)):
         if task_ids:
             yield f"  - Solved {often} by the {which}: {listed(task_ids)}."
+    if paired.at_equal_tokens:
+        yield f"  - {paired.at_equal_tokens}"
     if paired.budgets[0] != paired.budgets[1]:
         yield f"  - Their budgets differ: {paired.budgets[0]} and {paired.budgets[1]} attempts per task."
 
@@ -271,7 +275,31 @@ def pair(first: SideResults, second: SideResults, arms: tuple[str, str], task_id
         (first.side.experiment.arms_called(arms[0])[0].budget, second.side.experiment.arms_called(arms[1])[0].budget),
         list(_rates_of_turns((first, second), arms, labels, task_ids)),
         runs.note,
+        ""
+        if first.side.experiment.kind == second.side.experiment.kind
+        else _at_equal_tokens(first, second, arms, task_ids),
     )
+
+
+def _at_equal_tokens(first: SideResults, second: SideResults, arms: tuple[str, str], task_ids: Sequence[str]) -> str:
+    """Compare arms that may both generate, at each task, as many tokens as the one that generates fewest."""
+    sides = [
+        (
+            loaded.side.experiment,
+            arm,
+            list(map(loaded.results.attempts_of_arm, loaded.side.experiment.arms_called(arm))),
+        )
+        for loaded, arm in zip((first, second), arms, strict=True)
+    ]
+    spent = [np.array([spent_tokens(attempts, task_ids) for attempts in repeated]) for *_, repeated in sides]
+    tokens = np.minimum(spent[0].min(axis=0), spent[1].min(axis=0))
+    ours, theirs = (
+        by_training(experiment, arm, [solved_within(attempts, task_ids, tokens) for attempts in repeated])
+        for experiment, arm, repeated in sides
+    )
+    generated = " and ".join(f"{side.mean():.0f}" for side in spent)
+    difference = difference_text(match_runs(ours, theirs).difference)
+    return f"At equal generated tokens: {difference} points. Unlimited, they generate {generated} per task."
 
 
 def _rates_of_turns(
