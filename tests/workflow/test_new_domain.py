@@ -15,6 +15,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.records import Attempt, Prompt, Verdict
 
 CONFIG = "mine/print_sums/print_sums.yaml"
+WITH_TOOLS = "mine/print_sums/with_tools.yaml"
 
 
 def run(folder: Path, *command: str) -> str:
@@ -44,6 +45,7 @@ def test_no_file_has_the_name_of_the_template(folder: Path):
         "print_sums.yaml",
         "tasks.json",
         "test_print_sums.py",
+        "with_tools.yaml",
     ]
     assert sorted(files) == names
     assert not [name for name, text in files.items() if "my_domain" in text or "my-domain" in text]
@@ -106,6 +108,9 @@ def test_its_config_runs_with_decided_answers(tmp_path: Path):
     report = results.with_suffix(".md").read_text()
     assert "No model answered: the file `mine/print_sums/answers.jsonl` (hash `" in report
     assert solved(results) == {"independent": 1, "refine": 2, "twin": 2}
+
+    run(checkout.folder, "snakemake", "--cores", "2", "--configfile", WITH_TOOLS, "--quiet", "rules")
+    assert solved(results.with_name("print-sums-with-tools")) == {"plain": 1, "with-python": 1}
 
     answers = checkout.folder / "mine/print_sums/answers.jsonl"
     answers.write_text(answers.read_text().replace("print(n * n)", "print(n)"))  # what was sampled is sampled again
