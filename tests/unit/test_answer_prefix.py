@@ -15,6 +15,7 @@ from arc_refinery.domains.arc.config import Showing
 from arc_refinery.domains.arc.prompts import COMPACT, first_turn
 from arc_refinery.domains.arc.records import Prompt
 from arc_refinery.domains.domain import Answer, load_domain
+from arc_refinery.domains.grading import grades_of
 from arc_refinery.domains.prompts import Renderer, extract_code, next_turn
 from arc_refinery.errors import InputError, ModelError
 from arc_refinery.grades import Grade
@@ -22,7 +23,7 @@ from arc_refinery.models.chat import begin_answers
 from arc_refinery.models.tokenizers import load_tokenizer
 from arc_refinery.records import Attempt
 from arc_refinery.refining.config import PromptedModel, Sampling
-from arc_refinery.refining.grading import grade_attempts, grades_of
+from arc_refinery.refining.grading import grade_attempts
 from arc_refinery.refining.rollout import TrainingPrompt
 from arc_refinery.refining.stages import attempts as attempts_module
 from arc_refinery.refining.stages.attempts import sample_shard

@@ -51,6 +51,9 @@ def grade_of(domain: Domain, text: str, task: Any = HATS) -> Any:
         ("2 * 3 + 4 = 6 + 4 = 10", [("6 + 4", True)]),  # the end of a chain
         ("(2 + 3 = 5)", [("2 + 3", True)]),
         ("60 hats * 2/3 = 40, half of 10/2 = 5", []),  # begins before what can be read
+        ("100 / 7 = 14.285714285714286", [("100 / 7", True)]),
+        ("2^3 + 1 = 9, 2 1/2 * 4 = 10, 7 / 2 = 3 1/2, 5 + 3 = 2^3, √9 + 1 = 4, 10:2 + 3 = 8", []),
+        ("1+" * 20_000 + "1", []),
         ("14", []),
     ],
 )
@@ -86,6 +89,18 @@ def test_feedback_is_about_the_calculations_alone(gsm8k: Domain) -> None:
     assert len(said) == 1  # right or not
 
 
+def test_answers_that_differ_have_different_fingerprints(gsm8k: Domain) -> None:
+    text = load_domain("text")
+    grades: list[tuple[Domain, Any, Any]] = [(gsm8k, HATS, grade_of(gsm8k, f"#### {number}")) for number in (13, 14)]
+    grades += [(text, PERU, grade_of(text, said, PERU)) for said in ("#### Lima", "#### Rome")]
+    assert len({domain.result(grade, None, task).fingerprint for domain, task, grade in grades}) == 4
+
+
+def test_a_draft_in_a_thought_is_no_answer(gsm8k: Domain) -> None:
+    assert not gsm8k.has_closed_code("<think>\n#### 14")
+    assert gsm8k.program("<think>\n#### 13\n</think>\n\n#### 14", HATS) == "14"
+
+
 def test_the_question_is_asked_and_its_answer_demonstrated(gsm8k: Domain) -> None:
     (message,) = gsm8k.first_turn(HATS, np.random.default_rng(0), None, None).messages
     assert message["content"].startswith(HATS.question)
@@ -109,7 +124,7 @@ def test_tasks_of_rows_and_generated_ones(gsm8k: Domain, tmp_path: Path) -> None
     task_set = RowsSet(name="mine", path=str(path), n_tasks=2, first_row=1)
     tasks = list(gsm8k.tasks_of_set(task_set, Counter(), None, None))  # type: ignore[arg-type]
     assert [task.task_id for task in tasks] == ["rows-000002", "rows-000003"]
-    made = list(gsm8k.generated("train", (1, 3), 4, 0))  # type: ignore[attr-defined]
+    made = list(gsm8k.generated("train", (1, 3), 4, 0))
     assert [task.task_id for task in made] == ["000000", "000001", "000002", "000003"]
     answers = gsm8k.source_answers(made, None, ())
     for task in made:

@@ -28,7 +28,7 @@ COMMON: dict[str, Any] = {
 JOBS: dict[str, dict[str, Any]] = {
     "conversations": COMMON | {"tools_of_sets": {}, "without_tools": 0.5, "n_questions": None},
     "train": COMMON | {"lora": {}, "grpo": {"learning_rate": 1e-4}, "guard": {}, "tools_of_sets": {}, "files": None},
-    "episodes": COMMON | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
+    "episodes": COMMON | {"files": None, "given": "own", "n_predictions": 1, "questions_per_batch": 1},
 }
 SUMS = {"form": "gsm8k", "source": "generator", "n_questions": 1}
 

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import code_question
+from factories import code_question, make_question
 from mbpp_rows import mbpp_row
+from messages import Wording
 
 from arc_refinery import records
 from arc_refinery.config import Sandbox, domain_part
 from arc_refinery.domains.code.tasks import CodeTask
+from arc_refinery.errors import InputError
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Questions
-from arc_refinery.tool_use.grading.domains import domain_of, setup_of, subject_of
+from arc_refinery.tool_use.grading.domains import ask, domain_of, question_of, setup_of, subject_of
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.questions.sources import questions_of, without_heldout
 
@@ -137,3 +139,55 @@ def test_a_domain_of_the_users_own_is_asked_and_graded(tmp_path: Path) -> None:
     assert setup_of(questions[0]) == ("", "")
     grades = grade_episodes(["A bread.", "Eggs.", "Eat it."], [questions[0], questions[0], questions[1]], ())
     assert [grade.reward for grade in grades] == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.usefixtures("letters")
+def test_what_a_domain_of_the_users_own_gives_is_checked(monkeypatch: pytest.MonkeyPatch, wording: Wording) -> None:
+    domain = domain_of(LETTERS)
+    task = domain.task({"word": "tea"}, "tea", "here")
+    question = question_of(domain, task)
+
+    def fails(*_: Any) -> Any:
+        raise ZeroDivisionError("none")
+
+    for member, calls in (
+        ("asked", lambda: question_of(domain, task)),
+        ("tool_setup", lambda: setup_of(question)),
+        ("correct", lambda: ask(question, "correct")),
+        ("from_json", lambda: subject_of(question)),
+        ("grade_final", lambda: grade_episodes(["Eat."], [question], ())),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(domain), member, fails)
+            with pytest.raises(InputError, match="ZeroDivisionError") as caught:
+                calls()
+        wording(caught.value)
+    given: tuple[tuple[str, Any], ...] = (
+        ("asked", lambda *_: None),
+        ("asked", lambda *_: " "),
+        ("to_json", lambda *_: '{"task_id": "tea", "word": NaN}'),
+        ("n_executors", 4),
+    )
+    for member, value in given:
+        with monkeypatch.context() as patch:
+            patch.setattr(type(domain), member, value)
+            with pytest.raises(InputError) as caught:
+                question_of(domain, task)
+        if member != "to_json":  # pydantic's words
+            wording(caught.value)
+    for grades in ([], [None], iter([1, 2])):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(domain), "grade", lambda *_, grades=grades: grades)
+            with pytest.raises(InputError) as caught:
+                grade_episodes(["Eat."], [question], ())
+        wording(caught.value)
+
+
+def test_the_same_words_are_held_out_whatever_their_domains_and_ids_of_rows_say_nothing() -> None:
+    train = [make_question("t/1", "Two and two?", "4", "text"), make_question("t/2", "Three and three?", "6", "text")]
+    assert without_heldout(train, [make_question("h/7", "two and two", "4")]) == (
+        [train[1]],
+        {"held out, by content": 1},
+    )
+    rows = [make_question(name, text) for name, text in (("1", "Two and two?"), ("1", "Three and three?"))]
+    assert without_heldout(rows[:1], rows[1:]) == (rows[:1], {})

@@ -73,10 +73,10 @@ def test_no_text_is_on_both_sides_whatever_the_seeds():
     ("form", "row", "expected"),
     [
         ("gsm8k", SUM, ("5", "2+3=<<2+3=5>>5")),
-        ("text", CAPITAL, ("Lima", "")),
+        ("text", CAPITAL, ("Lima", None)),
     ],
 )
-def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected: tuple[str, str]):
+def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected: tuple[str, str | None]):
     (question,) = questions_of(of_file(tmp_path / "rows.jsonl", form, [row]), "heldout", 0)
     assert (question.question_id, question.text, question.domain) == ("mine/rows-000001", row["question"], form)
     domain, task = subject_of(question)

@@ -60,7 +60,7 @@ def numbered(stem: str, number: int) -> str:
 
 def is_numbered(task_id: str) -> bool:
     """Return whether a task has a row's number for an id, which says nothing about rows of other files."""
-    return bool(re.search(r"(?:^|-)\d{6}$", task_id, re.ASCII))
+    return bool(re.search(r"(?:-|^)\d{6}$|^\d+$", task_id, re.ASCII))
 
 
 def text_field(row: Any, field: str, where: str, or_empty: bool = False) -> str:

@@ -22,7 +22,7 @@ from arc_refinery.models.shape import missing_weights, names_of, weight_names, w
 
 _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
-# Packages of what refining refines
+# Packages of what experiments are about
 DOMAINS = {name: f"arc_refinery.domains.{name}" for name in ("arc", "code", "gsm8k", "text")}
 
 

@@ -1,12 +1,12 @@
-"""A domain: what a refining experiment refines. The engine asks it for tasks, prompts, grades, feedback and metrics.
+"""A domain: what experiments of both kinds are about. They ask it for tasks, prompts, grades, feedback and metrics.
 
     task       is shown by    first_turn  -> messages that ask for a program
     answer     is graded by   grade       -> status, score on the checks that prompts may show, solved or not
     attempt    becomes        feedback    -> text of the next turn: what its program gave, what was expected
 
-`arc` and `code` are domains, and so is a package of the user with the modules `domain`, which has a class `Domain`, and
-`config`, which has a class `Experiment` (docs/development.md). If its tasks are rows of a file, it needs six members:
-`task_class`, `grade_class`, `task`, `first_turn`, `grade` and `feedback`. All others have defaults.
+`arc`, `code`, `gsm8k` and `text` are domains, and so is a package of the user with the modules `domain`, which has a
+class `Domain`, and `config`, which has a class `Experiment` (docs/development.md). If its tasks are rows of a file, it
+needs six members: `task_class`, `grade_class`, `task`, `first_turn`, `grade` and `feedback`. All others have defaults.
 """
 
 import logging
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, 
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -185,12 +185,18 @@ class Domain:
             if task.task_id in names:
                 raise InputError(f"{where}: a row before it is called {task.task_id}, too; give each its own task_id")
             names.add(task.task_id)
-            unused.update(key for key in self.unused if row.get(key))
+            for key in self.unused:
+                if row.get(key):
+                    unused[key] += 1
+                    if unused[key] == 1:
+                        logger.warning("%s: its field %r is not used: %s", path, key, self.unused[key])
             yield task
-        for key, n in unused.items():
-            logger.warning("%s: field %r of %d rows is not used: %s", path, key, n, self.unused[key])
         if not names:
             raise InputError(f"{path}: no row after the first {first_row} gives a task; correct the rows")
+
+    def generated(self, split: Literal["train", "heldout"], levels: Sequence[int], n: int, seed: int) -> Iterator[Any]:
+        """Yield tasks of a generator, of these levels in turn; those of one split are never in the other."""
+        raise NotImplementedError
 
     def tasks_of_set(
         self, task_set: Any, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
@@ -391,9 +397,9 @@ class Domain:
     # With tools (kind: tool-use)
 
     def asked(self, task: Any) -> str:
-        """Return the question that an episode begins with; default: what the first turn says to the user."""
+        """Return the question that an episode begins with; default: the messages of the first turn."""
         shown = self.first_turn(task, np.random.default_rng(0), None, self.wording("", ""))
-        return "\n\n".join(message["content"] for message in shown.messages if message["role"] == "user")
+        return "\n\n".join(message["content"] for message in shown.messages if message["role"] != "assistant")
 
     def to_json(self, task: Any) -> str:
         """Return a task as text, from which `from_json` makes it again."""
@@ -402,6 +408,7 @@ class Domain:
     def from_json(self, text: str) -> Any:
         return TypeAdapter(self.task_class).validate_json(text)
 
+    answers_are_programs: ClassVar[bool] = True  # else the report shows the correct answer, and answers vote
     given_to_tools: ClassVar[str] = ""  # what `tool_setup` defines, in words; the description of tools ends with it
 
     def tool_setup(self, task: Any) -> str:
@@ -426,8 +433,8 @@ class Domain:
     def final_answer(self, task: Any) -> str | None:
         return None
 
-    def worked(self, task: Any) -> str:
-        return ""
+    def worked(self, task: Any) -> str | None:
+        return None
 
     def trial(self, task: Any) -> tuple[str, str] | None:
         """Return the program to run, and the expression at its end."""
@@ -458,7 +465,7 @@ def _with_detail(record: type[Any], detail: type[Any]) -> type[Any]:
 
 
 def load_domain(name: str) -> Domain:
-    """Load a domain: `arc`, `code`, or that of a package. Raises `ConfigError`."""
+    """Load a domain by its name, built in or a package. Raises `ConfigError`."""
     domain: Domain = domain_part(name, "domain:Domain")()
     domain.package = name
     domain.check()

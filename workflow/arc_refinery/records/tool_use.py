@@ -83,5 +83,5 @@ class Episode:
     ending: str
     n_prompt_tokens: int
     n_tokens: int  # written by the model
-    answer: str  # compared with the reference; empty without an answer
+    answer: str  # what the domain found; empty without an answer
     reward: float

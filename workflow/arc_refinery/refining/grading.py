@@ -1,23 +1,18 @@
 """Grade attempts: take the program out of each answer, execute it, record what came out. The domain knows how."""
 
 import hashlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from arc_refinery.domains.domain import Answer, Domain
-from arc_refinery.errors import InputError
-from arc_refinery.grades import Grade
-from arc_refinery.programs import without_first_thought
+from arc_refinery.domains.grading import check_grade, grades_of
 from arc_refinery.records import Attempt, Verdict
-from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Status
 
-STATUSES = (NO_CODE, *map(str, Status))
 ATTEMPTS_AT_ONCE = 2000  # attempts of a shard that are in memory
 
 
@@ -55,54 +50,10 @@ def can_be_refined(grade: Any, domain: Domain, include_errors: bool) -> bool:
     return include_errors and grade.status in domain.failures_to_refine
 
 
-def grades_of(
-    domain: Domain, answers: Sequence[Answer], executors: tuple[Executor, ...], names: Sequence[str]
-) -> Generator[Any, None, None]:
-    """Yield the domain's grades of answers, in order; it does not see the thoughts before them.
-
-    Raises `InputError` with the name of the answer for a grade that no record could hold.
-    """
-    expected = f"expected one grade per answer, in order, for {len(answers)} answers"
-    n = 0
-    with domain.calling("grade", f"{names[0]} to {names[-1]}" if names else "no answers"):
-        grades = domain.grade([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
-        if not isinstance(grades, Iterable):
-            raise InputError(f"domain {domain.package}: grade gives {grades!r:.60}; {expected}")
-        for n, grade in enumerate(grades, 1):
-            if n > len(names):
-                break
-            where, kind = f"domain {domain.package}: {names[n - 1]}", domain.grade_class or Grade
-            if not isinstance(grade, kind):
-                raise InputError(f"{where}: its grade is {grade!r:.60}; expected a {kind.__name__}")
-            if not isinstance(grade.error, str) or not isinstance(grade.code, str | None):
-                fault = f"the error {grade.error!r:.60} and the code {grade.code!r:.60}; expected texts"
-                raise InputError(f"{where}: its grade has {fault}")
-            if domain.grade_class:
-                _check(where, grade.status, grade.score, grade.is_solved)
-            yield grade
-    if n != len(names):
-        raise InputError(f"domain {domain.package}: grade gives {'more' if n > len(names) else n}; {expected}")
-
-
-def _check(where: str, status: Any, score: Any, solved: Any) -> None:
-    """Raise `InputError` unless tables, selection and rewards can read these."""
-    if status not in STATUSES:
-        fault = f"the status {status!r:.60}; expected one of {', '.join(STATUSES)}"
-    elif not isinstance(score, int | float | np.floating) or not 0 <= score <= 1:
-        fault = f"the score {score!r:.60}; expected a number from 0 to 1"
-    elif not isinstance(solved, bool | np.bool_):
-        fault = f"is_solved = {solved!r:.60}; expected True or False"
-    elif solved and status != Status.ok:
-        fault = f"is_solved = True with the status {status}; expected {Status.ok}"
-    else:
-        return
-    raise InputError(f"{where}: its grade has {fault}")
-
-
 def verdict_of(domain: Domain, attempt: Attempt, task: Any, grade: Any) -> Verdict:
     with domain.calling("result", attempt.attempt_id):
         result = domain.result(grade, attempt, task)
-    _check(f"domain {domain.package}: {attempt.attempt_id}", grade.status, result.score, result.solved)
+    check_grade(f"domain {domain.package}: {attempt.attempt_id}", grade.status, result.score, result.solved)
     own = {} if result.detail is None else {"detail": result.detail}
     verdict: Verdict = domain.verdict_class(
         attempt_id=attempt.attempt_id,

@@ -19,11 +19,12 @@ from itertools import chain
 from typing import Any, Literal
 
 from arc_refinery.domains.domain import Answer, Domain
+from arc_refinery.domains.grading import grades_of
 from arc_refinery.domains.prompts import begun_answer, next_turn, split_prefix
 from arc_refinery.models.chat import ANSWER, Message, ids_after_answer, special_marks, without_marks
 from arc_refinery.records import Prompt
 from arc_refinery.refining.config import History
-from arc_refinery.refining.grading import can_be_refined, grades_of
+from arc_refinery.refining.grading import can_be_refined
 from arc_refinery.sandbox import Executor
 
 

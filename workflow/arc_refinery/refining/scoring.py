@@ -9,11 +9,11 @@ from typing import Any
 from accelerate.utils import gather_object
 
 from arc_refinery.domains.domain import Answer, Domain
+from arc_refinery.domains.grading import grades_of
 from arc_refinery.grades import solved
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.refining.config import Grpo
 from arc_refinery.refining.config.rewards import REFINING_REWARDS, ScoredAttempt
-from arc_refinery.refining.grading import grades_of
 from arc_refinery.refining.rollout import OnPolicyEpisode, TrainingPrompt
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.training.rewards import Reward, Scored, ScoredCompletion, ngram_repetition, step_metrics

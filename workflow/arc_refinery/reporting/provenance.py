@@ -53,15 +53,16 @@ def section(experiment: Experiment, folder: Path) -> list[str]:
     name, trainings = experiment.experiment, experiment.training.seeds if experiment.training else ()
     arms = getattr(getattr(experiment, "evaluation", None), "seeds", ())
     seeds: dict[str, Sequence[int]] = {"experiment": (experiment.seed,), "arms": arms, "training": trainings}
-    domain = getattr(experiment, "domain", "")
-    own = domain_sources(domain)  # of a domain that is not built in
+    evaluated: Sequence[Any] = getattr(experiment, "evaluated_sets", ())
+    domains = {getattr(task_set, "form", getattr(experiment, "domain", "")) for task_set in evaluated}
+    own = {name: sources for name in sorted(domains) if (sources := domain_sources(name))}  # not built in
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [
         "## How to reproduce",
         f"```\nsnakemake --cores 2 --configfile results/{name}/settings.json\n```",
         f"with the code of commit {commit()}, seeds: {named}. That file holds every key of the configuration. "
         f"Snakemake measured time and memory of each job: `logs/{name}/benchmarks/`.",
-        *([f"Domain `{domain}`: modules with the hash `{content_hash(own)}`."] if own else []),
+        *(f"Domain `{name}`: modules with the hash `{content_hash(paths)}`." for name, paths in own.items()),
         _packages(experiment, folder),
         *_downloads(experiment, folder),
     ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from arc_refinery.config.inputs import Paths, adapters, rows_files
 from arc_refinery.config.loading import domain_sources
-from arc_refinery.tool_use.config import ToolChoice, ToolUse
+from arc_refinery.tool_use.config import Questions, ToolChoice, ToolUse
 
 
 def sft_inputs(_: ToolUse) -> dict[str, Paths]:
@@ -24,13 +24,13 @@ def report_inputs(experiment: ToolUse) -> Paths:
         for arm in experiment.arms
         for shard in range(questions.shards)
     ]
-    return [*heldout_questions(experiment), *episodes]
+    return [*heldout_questions(experiment), *episodes, *_modules(*experiment.data.heldout)]
 
 
 def rows_of(experiment: ToolUse, name: str) -> Paths:
     """The files that a set of questions is read from."""
     questions = experiment.sets[name]
-    only = [*([questions.only] if questions.only else []), *domain_modules(experiment)]
+    only = [*([questions.only] if questions.only else []), *_modules(questions)]
     path = Path(questions.path or "")
     if questions.source == "file" and path.is_dir():
         from arc_refinery.arc.kaggle import task_files  # imports pyarrow
@@ -39,10 +39,9 @@ def rows_of(experiment: ToolUse, name: str) -> Paths:
     return [*rows_files(experiment, questions), *only]
 
 
-def domain_modules(experiment: ToolUse) -> Paths:
+def _modules(*sets: Questions) -> Paths:
     """The modules of domains of the user's own."""
-    forms = {questions.form for questions in experiment.sets.values()}
-    return [str(path) for form in sorted(forms) for path in domain_sources(form)]
+    return [str(path) for form in sorted({questions.form for questions in sets}) for path in domain_sources(form)]
 
 
 def training_questions(experiment: ToolUse) -> Paths:
@@ -73,9 +72,9 @@ def files_of_tools(tools: Iterable[ToolChoice]) -> Paths:
 def tools_in_training(experiment: ToolUse) -> Paths:
     """Files that define the tools of training questions."""
     tools_of_sets = [tool for questions in experiment.data.train for tool in questions.tools]
-    return [*files_of_tools([*experiment.tools, *tools_of_sets]), *domain_modules(experiment)]
+    return [*files_of_tools([*experiment.tools, *tools_of_sets]), *_modules(*experiment.data.train)]
 
 
 def tools_of_arm(experiment: ToolUse, questions: str, arm: str) -> Paths:
     tools = experiment.tools_of(questions) if experiment.arm(arm).tools else ()
-    return [*files_of_tools(tools), *domain_modules(experiment)]
+    return [*files_of_tools(tools), *_modules(experiment.sets[questions])]

@@ -121,7 +121,7 @@ class Offer:
             return hashed
         settings: dict[str, Any] = {"files": hashed, "tools": self.words}
         if self.others:
-            settings["given"] = {name: other.question_id for name, other in self.others.items()}
+            settings["given"] = {name: repr(other) for name, other in self.others.items()}
         if self.modules_of_python:
             settings["modules"] = self.modules()
         return records.settings_hash(settings)
@@ -331,6 +331,8 @@ def episodes(
     if not model.is_served:
         check_model(model, adapter)
     asked = list(records.read(questions, Question))
+    if given != "own" and not any(setup_of(question)[0] for question in asked):
+        raise InputError(f"{questions}: given is {given}, but the domain gives tools nothing; set it to own")
     others = {} if given == "own" else {asked[index - 1].question_id: other for index, other in enumerate(asked)}
     offer = Offer(generation, tools, modules_of_python, files=files, others=others)
     with _executors(sandbox, n_jobs, offer.modules()) as executors:

@@ -184,7 +184,8 @@ class Domain(domain.Domain):
     def trial(self, task: CodeTask) -> tuple[str, str] | None:
         suite = task.suite(task.tests)
         calls = plan(suite.asserts, suite.reference).calls if task.reference and not task.is_script else ()
-        return (f"{task.reference.strip()}\n\n{calls[0]}", calls[0]) if calls else None
+        code = "\n".join(filter(None, [*task.imports, task.setup, task.reference.strip()]))
+        return (f"{code}\n\n{calls[0]}", calls[0]) if calls else None
 
     # Demonstrations
 

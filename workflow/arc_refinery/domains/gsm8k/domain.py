@@ -24,6 +24,7 @@ from arc_refinery.domains.domain import NOT_SHOWN, Answer, Question
 from arc_refinery.domains.gsm8k.generator import ProblemSplit, gsm8k_row
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
+from arc_refinery.programs import after_thought
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Status
@@ -33,10 +34,10 @@ _MARKED = re.compile(r"<<[^<>]*>>")  # the data set's calculations
 _DIGITS = r"\d+(?:,\d{3})*(?:\.\d+)?"
 _NUMBER, _SIGN = rf"[$€£]?{_DIGITS}%?", "[-+*/×÷−]"
 _CALCULATION = re.compile(  # its result is not the beginning of another calculation, as in 2 * 3 + 4 = 6 + 4 = 10
-    rf"(?<![\w.,])((?:\(\s*)*{_NUMBER}(?:[\s()]*{_SIGN}[\s()]*{_NUMBER})+(?:\s*\))*)\s*=\s*([$€£]?-?{_DIGITS})"
-    rf"(?![\w%]|[.,]\d|\s*{_SIGN}\s*[\d(])"
+    rf"(?<![\w.,^:√])((?:\(\s*)*{_NUMBER}(?:[\s()]*{_SIGN}[\s()]*{_NUMBER}){{1,30}}(?:\s*\))*)\s*=\s*"
+    rf"([$€£]?-?{_DIGITS})(?![\w%]|[.,]\d|\s*\^|\s+\d+/\d|\s*{_SIGN}\s*[\d(])"
 )
-_CONTINUED = re.compile(rf"(?:{_SIGN}|\bx|\bof|\btimes)[\s(]*\Z")  # before it, as in 60 hats * 2 / 3 = 40
+_CONTINUED = re.compile(rf"(?:{_SIGN}|\bx|\bof|\btimes|\d\s)[\s(]*\Z")  # before it, as in 60 hats * 2 / 3 = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,12 @@ class WrongCalculation:
 
 @dataclass(frozen=True, slots=True)
 class NumberGrade(grades.Grade):
-    """An answer's number (`code`), and the calculations that it writes."""
+    """An answer's number, and the calculations that it writes."""
 
     n_calculations: int = 0
     wrong: tuple[WrongCalculation, ...] = ()
-    hidden_right: bool = False  # whether the number is the correct one
+    said: str = ""  # the number
+    hidden_right: bool = False  # whether it is the correct one
 
     @property
     def score(self) -> float:
@@ -78,8 +80,9 @@ class NumberGrade(grades.Grade):
 
 class Domain(domain.Domain):
     task_class, grade_class = Problem, NumberGrade
-    n_executors = 0
+    n_executors, failures_to_refine = 0, (NO_CODE,)
     unused: ClassVar = NOT_SHOWN
+    answers_are_programs = False
     checks, shown, hidden = "calculations", "calculations", "the number"
     columns = ("n_calculations",)
 
@@ -116,11 +119,11 @@ class Domain(domain.Domain):
         return f"Correct your answer. {REQUEST}"
 
     def program(self, text: str, task: Problem) -> str | None:
-        number = final_number(text)
+        number = final_number(after_thought(text))
         return None if number is None else str(number)
 
     def has_closed_code(self, text: str) -> bool:
-        return marked_number(text) is not None
+        return marked_number(after_thought(text)) is not None
 
     def grade(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[NumberGrade, None, None]:
         for text, task in answers:
@@ -131,7 +134,7 @@ class Domain(domain.Domain):
             found = [*calculations(text)]
             wrong = tuple(one for one, is_right in found if not is_right)
             is_right = number == final_number(f"#### {task.number}")
-            yield NumberGrade(str(Status.ok), "", str(number), len(found), wrong, is_right)
+            yield NumberGrade(str(Status.ok), "", str(number), len(found), wrong, str(number), is_right)
 
     # With tools
 
@@ -184,4 +187,5 @@ def calculations(text: str) -> Iterator[tuple[WrongCalculation, bool]]:
         except (CalculatorError, ValueError):
             continue
         rounded = Fraction(1, 2 * 10 ** len(said.partition(".")[2])) if "." in said else 0
+        rounded = max(rounded, abs(exact) / 10**11)  # the calculator gives 12 digits
         yield WrongCalculation(f"{expression} = {said}", expression, value), abs(exact - given) <= rounded

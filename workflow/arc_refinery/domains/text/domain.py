@@ -13,6 +13,7 @@ from arc_refinery.domains import domain
 from arc_refinery.domains.domain import NOT_SHOWN, Answer, Question
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
+from arc_refinery.programs import after_thought
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Status
 
@@ -31,6 +32,7 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class TextGrade(grades.Grade):
     is_marked: bool = False  # as the prompt asks for
+    said: str = ""
     hidden_right: bool = False
 
     @property
@@ -45,6 +47,7 @@ class TextGrade(grades.Grade):
 class Domain(domain.Domain):
     task_class, grade_class = Asked, TextGrade
     n_executors = 0
+    answers_are_programs = False
     unused: ClassVar = NOT_SHOWN | {"aliases": "only answer counts as correct"}
     checks, shown, hidden = "marks", "mark", "the text"
 
@@ -61,22 +64,23 @@ class Domain(domain.Domain):
         return Question([Message(role="user", content=f"{task.question}\n\n{REQUEST}")])
 
     def feedback(self, prompt: Any, grade: TextGrade, wording: None) -> str:
-        return self.no_feedback(wording)
+        said = "" if grade.is_marked else "Your answer is not marked. "
+        return f"{said}{self.no_feedback(wording)}"
 
     def no_feedback(self, wording: None) -> str:
         return f"Check your answer, and answer again. {REQUEST}"
 
     def program(self, text: str, task: Asked) -> str:
-        return final_text(text)
+        return final_text(after_thought(text))
 
     def has_closed_code(self, text: str) -> bool:
-        return marked_text(text) is not None
+        return marked_text(after_thought(text)) is not None
 
     def grade(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[TextGrade, None, None]:
         for text, task in answers:
             said = final_text(text)
             is_right = bool(said) and said == normalized(task.answer)
-            yield TextGrade(str(Status.ok), "", said, marked_text(text) is not None, is_right)
+            yield TextGrade(str(Status.ok), "", said, marked_text(text) is not None, said, is_right)
 
     # With tools
 

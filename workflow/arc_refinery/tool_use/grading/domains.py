@@ -6,27 +6,49 @@ from typing import Any
 
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.domains.domain import Domain, load_domain
+from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.records.tool_use import Question
 
 domain_of = cache(load_domain)
 
 
+MAX_EXECUTORS = 3  # of a domain, in tool use
+
+
 def question_of(domain: Domain, task: Any) -> Question:
+    """Return a task as a question; raises `InputError` for one that cannot be written, or asks nothing."""
+    where = f"domain {domain.package}: {task.task_id}"
+    if domain.n_executors > MAX_EXECUTORS:
+        raise InputError(f"{where}: n_executors is {domain.n_executors}; expected {MAX_EXECUTORS} at most with tools")
     with domain.calling("asked", task.task_id):
-        return Question(task.task_id, domain.asked(task), domain.package, domain.to_json(task))
+        text = domain.asked(task)
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{where}: asked gives {text!r:.60}; expected a text")
+    with domain.calling("to_json", task.task_id):
+        written = domain.to_json(task)
+        if domain.to_json(domain.from_json(written)) != written:
+            raise InputError(f"{where}: to_json and from_json make another task of it; correct them, or its fields")
+    return Question(task.task_id, text, domain.package, written)
 
 
 def subject_of(question: Question) -> tuple[Domain, Any]:
     """Return the domain and the task of a question."""
     domain = domain_of(question.domain)
-    return domain, domain.from_json(question.task)
+    with domain.calling("from_json", question.question_id):
+        return domain, domain.from_json(question.task)
+
+
+def ask(question: Question, member: str) -> Any:
+    """Return what a member of the domain says of a question's task."""
+    domain, task = subject_of(question)
+    with domain.calling(member, question.question_id):
+        return getattr(domain, member)(task)
 
 
 def setup_of(question: Question) -> tuple[str, str]:
     """Return the code that a tool runs before the model's, and what it defines in words; both may be empty."""
-    domain, task = subject_of(question)
-    return domain.tool_setup(task), domain.given_to_tools
+    return ask(question, "tool_setup"), domain_of(question.domain).given_to_tools
 
 
 def modules_hash(questions: Iterable[Question]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from arc_refinery.domains.domain import Answer
+from arc_refinery.domains.grading import grades_of
 from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.calls.formats import HERMES, CallFormat
@@ -40,9 +41,10 @@ def grade_episodes(
 
 def _graded(answered: Sequence[tuple[str, Question]], executors: Executors) -> Iterator[EpisodeGrade]:
     """Yield the grades of answers to questions of one domain."""
-    first = answered[0][1]
-    domain = domain_of(first.domain)
+    domain = domain_of(answered[0][1].domain)
     asked = [Answer(text, subject_of(question)[1]) for text, question in answered]
-    with domain.calling("grade", first.question_id):
-        for grade in domain.grade_final(asked, executors[: domain.n_executors]):
-            yield EpisodeGrade(float(grade.is_solved), grade.code or "", grade.progress)
+    names = [question.question_id for _, question in answered]
+    grades = grades_of(domain, asked, executors[: domain.n_executors], names, is_final=True)
+    for (text, _), grade in zip(answered, grades, strict=True):
+        answer = text if grade.code is None and grade.is_valid else grade.code or ""
+        yield EpisodeGrade(float(grade.is_solved), answer, float(grade.progress))

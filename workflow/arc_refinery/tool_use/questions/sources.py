@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Literal
 
+from arc_refinery.asserts.rows import plain_words
 from arc_refinery.config import Sandbox, domain_part
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
@@ -15,12 +16,10 @@ from arc_refinery.seeding import stream_seed
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.grading.domains import domain_of, question_of, subject_of
 
-QuestionSplit = Literal["train", "heldout"]
-
 
 def questions_of(
     settings: Questions,
-    split: QuestionSplit,
+    split: Literal["train", "heldout"],
     seed: int,
     sandbox: Sandbox | None = None,
     left_out: Counter[str] | None = None,
@@ -35,13 +34,15 @@ def questions_of(
         yield replace(question, question_id=f"{settings.name}/{question.question_id}")
 
 
-def _tasks(settings: Questions, split: QuestionSplit, seed: int, sandbox: Sandbox, left_out: Counter[str]) -> Any:
+def _tasks(
+    settings: Questions, split: Literal["train", "heldout"], seed: int, sandbox: Sandbox, left_out: Counter[str]
+) -> Any:
     if settings.source == "hub":
         raise InputError(f"{settings.name}: {FETCH_FIRST}")
     domain = domain_of(settings.form)
     if settings.source == "generator":
         seed = stream_seed(seed, settings.name)  # otherwise two sets would have the same questions
-        return domain.generated(split, settings.levels, settings.n_questions, seed)  # type: ignore[attr-defined]
+        return domain.generated(split, settings.levels, int(settings.n_questions or 0), seed)
     return domain.tasks_of_set(_task_set(settings), left_out, sandbox, None)
 
 
@@ -58,15 +59,22 @@ def _task_set(settings: Questions) -> Any:
 def without_heldout(
     questions: Sequence[Question], heldout: Iterable[Question]
 ) -> tuple[list[Question], dict[str, int]]:
-    """Return the questions that are not held out, and the number of the others by reason, as their domain says it."""
+    """Return the questions that are not held out, and the number of the others by reason.
+
+    The domain says which tasks are the same; questions with the same words are, of any domains.
+    """
     tasks: dict[str, list[Any]] = {}
+    texts = set()
     for question in heldout:
+        texts.add(plain_words(question.text))
         tasks.setdefault(question.domain, []).append(subject_of(question)[1])
     same = {name: domain_of(name).same_tasks({"": held}) for name, held in tasks.items()}
     remaining: list[Question] = []
     reasons: Counter[str] = Counter()
     for question in questions:
-        found = same[question.domain](subject_of(question)[1]).values() if question.domain in same else ()
+        found = [*same[question.domain](subject_of(question)[1]).values()] if question.domain in same else []
+        if plain_words(question.text) in texts:
+            found.append("content")
         if by := min(found, key=("id", "content").index, default=None):
             reasons[f"held out, by {by}"] += 1
         else:

@@ -20,6 +20,7 @@ from arc_refinery.reporting.markdown import estimate_text, markdown_table, perce
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.calls.tool import Fault
 from arc_refinery.tool_use.config import ToolArm, ToolUse
+from arc_refinery.tool_use.grading.domains import domain_of
 
 FAULTS: tuple[str, ...] = get_args(Fault)
 NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing tool
@@ -28,7 +29,7 @@ NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing 
 def section(experiment: ToolUse, results: Results, files: Attachments) -> list[str]:
     """Return Markdown blocks; tables are added to `files`."""
     name, form = results.name, experiment.sets[results.name].form
-    has_votes = form in ("gsm8k", "text", "arc")  # programs that differ may do the same
+    has_votes = form == "arc" or not domain_of(form).answers_are_programs  # programs that differ may do the same
     episodes = {arm.name: results.attempts_of_arm(arm) for arm in experiment.arms}
     tables = {
         "tools": _stacked({arm: calls_by_tool(rows) for arm, rows in episodes.items()}),

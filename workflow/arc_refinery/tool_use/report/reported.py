@@ -16,7 +16,7 @@ from arc_refinery.reporting.kind import PerTask, Texts
 from arc_refinery.reporting.markdown import folded, folded_section
 from arc_refinery.reporting.publish import Attachments
 from arc_refinery.tool_use.config import ToolArm, ToolUse
-from arc_refinery.tool_use.grading.domains import subject_of
+from arc_refinery.tool_use.grading.domains import ask
 from arc_refinery.tool_use.report import calls, rows
 from arc_refinery.tool_use.report.transcripts import mask_section, read_episode, transcript, transcripts
 from arc_refinery.tool_use.tools.toolbox import Toolbox
@@ -51,8 +51,7 @@ class Reported(kind.Reported):
     def show(self, name: str, arm: ToolArm, row: "pd.Series[Any]") -> Iterator[str]:
         question = rows.read_questions(self.folder, name)[row["task_id"]]
         yield f"\n--- question ---\n{question.text}"
-        domain, task = subject_of(question)
-        yield f"\n--- correct ---\n{domain.correct(task)}"
+        yield f"\n--- correct ---\n{ask(question, 'correct')}"
         yield f"\n--- episode {row['sample']}, {row['n_tokens']} tokens of the model ---"
         yield transcript(read_episode(self.experiment, self.folder, name, arm.name, row["attempt_id"]))
 

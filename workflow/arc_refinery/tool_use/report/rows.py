@@ -23,7 +23,7 @@ from arc_refinery.tool_use.calls.formats import CALL_FORMAT, FORMATS, HERMES, Ca
 from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.config import ToolArm, ToolUse
 from arc_refinery.tool_use.episodes.episodes import calls_by_turn
-from arc_refinery.tool_use.grading.domains import subject_of
+from arc_refinery.tool_use.grading.domains import ask
 
 CALL = pa.struct([("tool", pa.string()), ("fault", pa.string())])
 EXTRA = pa.schema(
@@ -97,7 +97,7 @@ def _episodes(
                     f"arm? {records.remake(path)}"
                 )
             question = questions[episode.question_id]
-            correct_text = subject_of(question)[1].answer if question.domain == "text" else ""
+            correct_text = ask(question, "correct") if question.domain == "text" else ""
             is_answer, is_right = episode.ending == "answer", episode.reward == 1.0
             yield {
                 "turn": 1,

@@ -19,7 +19,7 @@ from arc_refinery.records import RecordError
 from arc_refinery.records.tool_use import Episode
 from arc_refinery.reporting.publish import Attachments, save
 from arc_refinery.tool_use.config import ToolUse
-from arc_refinery.tool_use.grading.domains import subject_of
+from arc_refinery.tool_use.grading.domains import ask, domain_of
 from arc_refinery.tool_use.report.rows import episode_files, read_questions
 
 MAX_TRANSCRIPTS = 3
@@ -59,10 +59,11 @@ def transcripts(experiment: ToolUse, folder: Path, results: Results) -> list[lis
     blocks = []
     for question_id in gains.sort_values(ascending=False, kind="stable").index[:MAX_TRANSCRIPTS]:
         question = questions[question_id]
-        domain, task = subject_of(question)
-        on_question = [f"**{_escape(question.text)}** (correct answer: {_escape(domain.correct(task))})"]
-        if experiment.sets[results.name].has_programs:
+        if domain_of(question.domain).answers_are_programs:
             on_question = [f"**Task `{question_id}`**", _indented(question.text)]
+        else:
+            correct = ask(question, "correct")
+            on_question = [f"**{_escape(question.text)}** (correct answer: {_escape(correct)})"]
         for arm, rows_of_arm in groups.items():
             rows = rows_of_arm.get_group(question_id)
             most_common, _ = Counter(rows["score"]).most_common(1)[0]

@@ -66,7 +66,7 @@ class ExecuteCode(Tool):
         self._seconds = choice.seconds
         self._earlier = [code] if code else []  # and successful calls, for tools with a state
         self._n_given = len(self._earlier)
-        if code:
+        if words:
             self.signature = replace(self.signature, description=f"{self.signature.description} {words}".strip())
         self._code = ""
 

@@ -51,7 +51,7 @@ class Toolbox:
         call_format: CallFormat = HERMES,
         setup: tuple[str, str] = ("", ""),
     ) -> None:
-        """`executor` runs programs: any but the one that compares answers (code_exec.py).
+        """`executor` runs programs: any but the one that compares answers (asserts/run.py).
 
         `folder` holds the task's files; `setup` is code that runs before the model's, and what it defines
         in words.

@@ -10,7 +10,7 @@ from arc_refinery.answers import final_number
 from arc_refinery.records.tool_use import Conversation, Question
 from arc_refinery.seeding import stream
 from arc_refinery.tool_use.episodes.rendering import ChatMessage, ToolRenderer
-from arc_refinery.tool_use.grading.domains import subject_of
+from arc_refinery.tool_use.grading.domains import ask
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 _OPEN, _CLOSE = "<think>\n", "\n</think>\n\n"
@@ -42,13 +42,13 @@ def demonstration(question: Question, tools: Toolbox, calls: bool) -> list[ChatM
     give the result in the worked solution, or no tool can; so there are none with calls for answers that are texts.
     """
     messages: list[ChatMessage] = [{"role": "user", "content": question.text}]
-    domain, task = subject_of(question)
-    end, worked, trial = domain.final_answer(task), domain.worked(task), domain.trial(task)
+    end, worked = ask(question, "final_answer"), ask(question, "worked")
+    trial: tuple[str, str] | None = ask(question, "trial")
     if end is None:
         return None
     if not calls:
-        turns: list[ChatMessage] | None = [assistant(_CALCULATION.sub("", worked))]
-    elif worked:
+        turns: list[ChatMessage] | None = [assistant(_CALCULATION.sub("", worked or ""))]
+    elif worked is not None:
         turns = _calculation_turns(worked, tools)
     else:
         turns = _trial_turns(*trial, tools) if trial else None

@@ -70,7 +70,9 @@ class ScoredEpisode:
         """
         if any(call.fault in UNREADABLE for call in self.calls):
             return False
-        return bool(self.answer) and domain_of(self.question.domain).is_marked(self.final_text)
+        domain = domain_of(self.question.domain)
+        with domain.calling("is_marked", self.question.question_id):
+            return bool(self.answer) and domain.is_marked(self.final_text)
 
 
 def scored_episode(question: Question, rollout: Rollout, grade: EpisodeGrade, max_tokens: int) -> ScoredEpisode:
