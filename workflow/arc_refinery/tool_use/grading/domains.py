@@ -10,10 +10,9 @@ from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.records.tool_use import Question
 
-domain_of = cache(load_domain)
-
-
 MAX_EXECUTORS = 3  # of a domain, in tool use
+
+domain_of = cache(load_domain)
 
 
 def question_of(domain: Domain, task: Any) -> Question:
