@@ -172,7 +172,7 @@ STAGES = {
     "episodes": Stage(
         job(
             "episodes",
-            TOOLS | {"files": None, "n_predictions": 1, "questions_per_batch": 1},
+            TOOLS | {"files": None, "given": "own", "n_predictions": 1, "questions_per_batch": 1},
             questions=f"{{}}/{ASKED}",
             **NO_SHARD,
         ),

@@ -42,7 +42,7 @@ def test_puzzles_run_to_a_report(tmp_path: Path):
     solved = pd.read_csv(results / "report/arc-tasks.csv").set_index(["arm", "task_id"])["solved"]
     assert solved["with-python"].to_dict() == {"arc/67a3c6ac": 1, "arc/68b16354": 0}
     report = results.with_suffix(".md").read_text()
-    assert "**Puzzle `arc/67a3c6ac`**" in report
+    assert "**Task `arc/67a3c6ac`**" in report
     assert "    Example 1, input:" in report
     assert "    example 1: right" in report
 

@@ -168,6 +168,7 @@ def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter:
         "sandbox": {},
         "modules_of_python": False,
         "files": None,
+        "given": "own",
         "n_predictions": 1,
         "questions_per_batch": 1,
     }
