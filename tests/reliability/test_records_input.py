@@ -91,7 +91,6 @@ TOOLS: dict[str, Any] = {
 }
 GENERATED = {"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 9}
 QUESTIONS_FILE = record_faults(columns(Question), joined=False)
-del QUESTIONS_FILE["asserts null"]  # as they are
 ANSWERED = {"max_output_tokens": 48, "n_predictions": 2, "batch_size": 1}
 OUT, PROMPTS_FILE = "{}/out/rows.parquet", f"{{}}/{TURN1}/prompts.parquet"
 
@@ -194,9 +193,9 @@ ENDS: dict[str, tuple[int, list[str]]] = {
     "report": (199, []),
     "compare": (97, []),
     "report lengths": (27, [f"{TURN1}/prompts.parquet, flipped byte"]),  # in a column that is not read
-    "questions": (36, []),
-    "conversations": (36, []),
-    "episodes": (36, []),
+    "questions": (31, []),
+    "conversations": (31, []),
+    "episodes": (31, []),
     "predictions submit": (59, []),
 }
 
