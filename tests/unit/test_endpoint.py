@@ -39,6 +39,19 @@ def questions(n: int, messages: tuple[Message, ...] = ({"role": "user", "content
     return [Question(f"q/{number}", messages, number) for number in range(n)]
 
 
+def test_the_progress_of_a_model_with_prices_says_what_it_cost():
+    said = []
+
+    def report(n_ended: int, n_tokens: int, note: str = "") -> None:
+        said.append(note)
+
+    for prices in (None, {"prompt": 1e6, "completion": 2e6}):
+        with serving(lambda body: reply("x", 7)) as server:
+            asked = Endpoint.of(model(address=server.address, max_connections=1, prices=prices))
+            list(ask(asked, questions(2), DECODING, report))
+    assert said == ["", "", ", cost 74.00", ", cost 148.00"]  # 60 tokens read and 7 written, each
+
+
 def answers_of(script: Script, n: int = 1, **changes: Any) -> dict[str, Answer]:
     """Ask n questions, and check that each is answered once."""
     with serving(script) as server:

@@ -5,7 +5,7 @@ sample()     yields {"half-turn/0": [sample, sample, ...]}
 sample       6 ids, the last of them an end token; finish_reason "stop", logprob -1.77
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -45,10 +45,12 @@ class Sample:
 Sampled = dict[str, list[Sample]]  # the `n` samples of each request, by its id
 
 
-Report = Callable[[int, int], None]  # gets the numbers of samples that ended, and of new tokens
+class Report(Protocol):
+    def __call__(self, n_ended: int, n_tokens: int, note: str = "") -> None:
+        """Take the numbers of samples that ended and of new tokens, and what to show beside them."""
 
 
-def no_report(n_ended: int, n_tokens: int) -> None:
+def no_report(n_ended: int, n_tokens: int, note: str = "") -> None:
     """Ignore progress."""
 
 

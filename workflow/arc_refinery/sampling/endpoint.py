@@ -33,6 +33,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, sto
 from arc_refinery import records
 from arc_refinery.config import ModelConfig
 from arc_refinery.config.base import ADDRESS
+from arc_refinery.config.sampling import Prices
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.programs import after_thought
@@ -78,6 +79,7 @@ class Endpoint:
     key: str = field(repr=False)
     max_connections: int
     extra_body: Mapping[str, Any]
+    prices: Prices | None = None
     n_tries: int = N_TRIES
     allowance: Allowance = field(default_factory=Allowance)
 
@@ -99,7 +101,7 @@ class Endpoint:
                 "them, http://localhost:8000/v1"
             )
         key = os.environ.get(model.key_variable, "").strip()
-        endpoint = cls(address.rstrip("/"), model.path, key, model.max_connections, model.extra_body)
+        endpoint = cls(address.rstrip("/"), model.path, key, model.max_connections, model.extra_body, model.prices)
         if (total := model.max_tokens_total) and run:
             endpoint.allowance.total, endpoint.allowance.left = total, total - _n_tokens_used(run)
         return endpoint
@@ -300,6 +302,7 @@ def ask(
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(_TryAgain), wait=_wait, stop=stop_after_attempt(endpoint.n_tries), reraise=True
     )
+    n_read = n_written = 0
     with asyncio.Runner() as runner:  # cancels what is under way if this generator is closed
         loop, ended = runner.get_loop(), asyncio.Queue[asyncio.Task[tuple[str, Answer]]]()
         pending: set[asyncio.Task[tuple[str, Answer]]] = set()
@@ -316,7 +319,9 @@ def ask(
             for task in sorted(done, key=lambda task: task.exception() is not None):  # answers before a failure
                 question_id, answer = task.result()
                 endpoint.allowance.left -= answer.n_prompt_tokens + answer.n_tokens
-                report(0, answer.n_tokens)
+                n_read, n_written = n_read + answer.n_prompt_tokens, n_written + answer.n_tokens
+                cost = f", cost {endpoint.prices.of(n_read, n_written)}" if endpoint.prices else ""
+                report(0, answer.n_tokens, cost)
                 yield question_id, answer
         runner.run(clients.close())
     if next(waiting, None):

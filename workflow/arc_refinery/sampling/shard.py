@@ -55,13 +55,13 @@ def resumed(
         return
     with tqdm(total=n_samples, initial=n_done, unit=unit, mininterval=5, smoothing=0) as bar:
         started = shown = time.monotonic()
-        n_tokens = 0
+        n_so_far = 0
 
-        def report(n_ended: int, n_new_tokens: int) -> None:
-            nonlocal n_tokens, shown
-            n_tokens += n_new_tokens
+        def report(n_ended: int, n_tokens: int, note: str = "") -> None:
+            nonlocal n_so_far, shown
+            n_so_far += n_tokens
             now = time.monotonic()
-            bar.set_postfix_str(f"{n_tokens / max(now - started, 1e-9):.0f} tokens/s", refresh=False)
+            bar.set_postfix_str(f"{n_so_far / max(now - started, 1e-9):.0f} tokens/s{note}", refresh=False)
             if bar.update(n_ended):
                 shown = now
             elif now - shown > bar.mininterval:  # samples are long
