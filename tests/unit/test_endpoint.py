@@ -22,13 +22,13 @@ from arc_refinery.sampling import endpoint as endpoint_module
 from arc_refinery.sampling.backends import Decoding, no_report
 from arc_refinery.sampling.endpoint import Answer, Endpoint, Gate, Question, ask, without_thoughts
 
+SCORED = ("h", -0.5), ("i", 0)
 DECODING = Decoding(temperature=0.8, top_p=0.9, max_output_tokens=64)
 
 
 @pytest.fixture(autouse=True)
 def _is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_module, "FIRST_WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(endpoint_module, "ANSWER_SECONDS", 0.5)
 
 
 def model(**changes: Any) -> ModelConfig:
@@ -98,6 +98,22 @@ def test_an_answer_has_the_tokens_of_its_usage_and_what_served_it() -> None:
     assert answer.text == "hello"
 
 
+def scored(answer: dict[str, Any]) -> Any:
+    """Return its choice with log-probabilities, as OpenAI's servers write them."""
+    more: dict[str, Any] = {"bytes": None, "top_logprobs": []}
+    tokens = [{"token": token, "logprob": value, **more} for token, value in SCORED]
+    return answer["choices"][0] | {"logprobs": {"content": tokens, "refusal": None}}
+
+
+def test_log_probabilities_are_added_up_if_a_server_gives_them() -> None:
+    def script(body: dict[str, Any]) -> Any:
+        answer = reply("hi", 2)
+        return answer | {"choices": [scored(answer)]} if body.get("logprobs") else answer
+
+    assert answers_of(script)["q/0"].logprob is None
+    assert answers_of(script, extra_body={"logprobs": True})["q/0"].logprob == -0.5
+
+
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
 def test_a_thought_is_apart_from_the_answer(key: str) -> None:
     whole = answers_of(lambda body: reply("42", thought={key: "six times seven"}))["q/0"]
@@ -135,7 +151,8 @@ def test_what_fails_is_asked_again(fault: Fault) -> None:
     assert {name: answer.text for name, answer in answers.items()} == {f"q/{n}": str(n) for n in range(6)}
 
 
-def test_a_server_that_hangs_ends_the_job_behind_the_other_answers() -> None:
+def test_a_server_that_hangs_ends_the_job_behind_the_other_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_module, "ANSWER_SECONDS", 0.5)
     script = by_seed(lambda seed, tries: Fault(body=reply("x"), hangs_for=2.0 if seed == 1 else 0.0))
     answered = []
     with serving(script) as server:
@@ -266,15 +283,19 @@ def test_doctor_asks_the_server() -> None:
             return Fault(404)
         call = {"id": "a", "function": {"name": "calculator", "arguments": "{}"}}
         more = {"tool_calls": [call]} if "tools" in body else {"reasoning": "hm"}
-        return reply(str(body["seed"] % 2), 128, thought=more)
+        answer = reply(str(body.get("seed", 0) % 2), 128, thought=more)
+        if body.get("logprobs"):
+            answer["choices"] = [scored(answer)] * body["n"]
+        return answer
 
     with serving(script, models=["qwen"]) as server:
         good = list(checks(model(address=server.address)))
         bad = list(checks(model(address=server.address).model_copy(update={"path": "other"})))
-    assert [finding.outcome for finding in good] == ["passed"] * 5
+    assert [finding.outcome for finding in good] == ["passed"] * 6
     assert good[1].found == "a thought, then 128 tokens of `served-model`, fingerprint `fp_1`"
     assert good[2].found == "equal; another seed gives another"
     assert good[3].found == "as the server's own tool call"
+    assert good[4].found.startswith("2 of 2 answers") and good[4].found.endswith("in model.extra_body")
     assert (bad[0].outcome, bad[0].found) == ("failed", "no other; it has qwen")
     assert "refuses the request: 404" in bad[1].found
 

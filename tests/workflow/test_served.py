@@ -31,6 +31,7 @@ def settings() -> dict[str, Any]:
             "backend": "endpoint",
             "key_variable": "SOME_KEY",
             "max_connections": N_CONNECTIONS,
+            "extra_body": {"logprobs": True},
             "prices": {"prompt": 1000, "completion": 20_000},
             "window": 512,
         },
@@ -77,6 +78,7 @@ def test_a_killed_run_pays_no_answer_twice_and_its_report_names_the_server(
             thought={"reasoning": f"seed {seed}"},
             system_fingerprint=fingerprint,
         )
+        content["choices"][0]["logprobs"] = {"content": [{"logprob": -0.25}] * 5} if body["logprobs"] else None
         return Fault(body=content, hangs_for=0.2)
 
     with serving(script) as server:
@@ -101,7 +103,10 @@ def test_a_killed_run_pays_no_answer_twice_and_its_report_names_the_server(
     seeds = [int(attempt.completion.partition("seed ")[2].split()[0]) for attempt in attempts if attempt.completion]
     assert sorted(seeds) == sorted(answers)
     assert len([attempt for attempt in attempts if attempt.turn == 1]) == 20
-    assert all((attempt.n_prompt_tokens, attempt.n_tokens) == (60, 5) for attempt in attempts if attempt.completion)
+    counted = [
+        (attempt.n_prompt_tokens, attempt.n_tokens, attempt.logprob) for attempt in attempts if attempt.completion
+    ]
+    assert set(counted) == {(60, 5, -1.25)}
     without = {(attempt.task_id, attempt.finish_reason) for attempt in attempts if not attempt.completion}
     assert without <= {("add", "too_long")}
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import httpx
+from pydantic import ValidationError
 
 from arc_refinery.config import ModelConfig
 from arc_refinery.doctor.findings import Finding
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.sampling.backends import Decoding, no_report
-from arc_refinery.sampling.endpoint import Answer, Endpoint, Question, ask
+from arc_refinery.sampling.endpoint import ANSWER_SECONDS, Answer, Endpoint, Question, Reply, ask
 from arc_refinery.tool_use.calls.formats.protocol import OPEN_CALL
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
@@ -32,6 +33,7 @@ def checks(model: ModelConfig) -> Iterator[Finding]:
         "the server answers",
         "equal seeds give equal answers",
         "the model calls a tool",
+        "several answers to a request, log-probabilities",
         "tokens per second",
     )
     try:
@@ -49,9 +51,10 @@ def checks(model: ModelConfig) -> Iterator[Finding]:
             names[2], "passed", f"{equal}; another seed gives {'the same' * (other.text == again.text) or 'another'}"
         )
         yield _calling(names[3], endpoint)
+        yield _extras(names[4], endpoint)
         many, together = _asked(endpoint, list(range(3, 3 + model.max_connections)))
         rates = [first.n_tokens / alone, sum(answer.n_tokens for answer in many) / together]
-        yield Finding(names[4], "passed", f"{rates[0]:.0f} with 1 request, {rates[1]:.0f} with {len(many)} at a time")
+        yield Finding(names[5], "passed", f"{rates[0]:.0f} with 1 request, {rates[1]:.0f} with {len(many)} at a time")
     except InputError as error:
         yield Finding(names[1], "failed", str(error), "correct model.address, model.path or the key; is the server up?")
 
@@ -76,6 +79,21 @@ def _calling(check: str, endpoint: Endpoint) -> Finding:
     if OPEN_CALL in answer.text:
         return Finding(check, "passed", "in its text: set generation.call_format, or a parser of calls at the server")
     return Finding(check, "passed", "no: it was asked for a product with a calculator at hand, and wrote none")
+
+
+def _extras(check: str, endpoint: Endpoint) -> Finding:
+    more = {"max_tokens": 16, "n": 2, "logprobs": True, **endpoint.extra_body}
+    body = {"model": endpoint.model, "messages": [QUESTION], **more}
+    sent = {key: value for key, value in body.items() if value is not None}
+    address, headers = f"{endpoint.address}/chat/completions", endpoint.headers
+    try:
+        response = httpx.post(address, json=sent, headers=headers, timeout=ANSWER_SECONDS).raise_for_status()
+        choices = Reply.model_validate_json(response.content).choices
+    except (httpx.HTTPError, ValidationError) as error:
+        return Finding(check, "not applicable", f"not from this server ({type(error).__name__})")
+    has_logprobs = choices[0].logprobs and choices[0].logprobs.content
+    found = "with `logprobs: true` in model.extra_body" if has_logprobs else "none"
+    return Finding(check, "passed", f"{len(choices)} of 2 answers (runs ask for one); log-probabilities: {found}")
 
 
 def _listed(check: str, endpoint: Endpoint) -> Finding:

@@ -78,7 +78,9 @@ COLUMNS = (
         "`stop`; `length`: cut off at a limit of tokens; of a server also `too_long`, or its own",
     ),
     Column(
-        "logprob", pa.float64(), "of its tokens under the model that sampled it; none for episodes and from servers"
+        "logprob",
+        pa.float64(),
+        "of its tokens under the model that sampled it; none for episodes; from servers if asked for",
     ),
     Column("reference_logprob", pa.float64(), "of the task's own program after its prompt, per token; if asked for"),
 )

@@ -5,13 +5,15 @@ POST <address>/chat/completions
     {"choices": [{"message": {"content": "def f(x): ..."}, "finish_reason": "stop"}],
      "usage": {"prompt_tokens": 60, "completion_tokens": 42}, "model": "qwen", "system_fingerprint": "fp_1"}
 
-Each request asks for one completion, because ollama and others ignore `n`. A server that is busy, fails or drops a
-connection is asked again, later and with fewer requests at a time; what it refuses ends the job, with its own words.
+Each request asks for one completion: with `n`, `usage` counts the tokens of all together, and ollama ignores it. A
+server that is busy, fails or drops a connection is asked again, later and with fewer requests at a time; what it
+refuses ends the job, with its own words.
 Answers cannot be repeated byte by byte: servers compute whatever came together in one batch, and change.
 """
 
 import asyncio
 import logging
+import math
 import os
 import re
 import socket
@@ -22,7 +24,6 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cache
 from itertools import islice
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,8 @@ logger = logging.getLogger(__name__)
 class Allowance:
     """Tokens that a run may still read and write: `model.max_tokens_total` less those of its answers so far."""
 
-    total: float = inf
-    left: float = inf
+    total: float = math.inf
+    left: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,7 @@ class Answer:
     address: str
     model: str
     fingerprint: str
+    logprob: float | None = None  # of its tokens, if `extra_body` asks for them (`logprobs: true`)
 
     @property
     def text(self) -> str:
@@ -192,12 +194,21 @@ class _Message(BaseModel):
     tool_calls: list[_Call] | None = None
 
 
+class _Token(BaseModel):
+    logprob: float
+
+
+class _Logprobs(BaseModel):
+    content: list[_Token] | None = None
+
+
 class _Choice(BaseModel):
     message: _Message
+    logprobs: _Logprobs | None = None
     finish_reason: str | None = None
 
 
-class _Reply(BaseModel):
+class Reply(BaseModel):
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage
     model: str = ""
@@ -392,12 +403,13 @@ async def _answer_of(client: httpx.AsyncClient, endpoint: Endpoint, body: Mappin
 
 def _read(response: httpx.Response, address: str) -> Answer:
     try:
-        reply = _Reply.model_validate_json(response.content)
+        reply = Reply.model_validate_json(response.content)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, fault["loc"])) or "JSON"
         raise _TryAgain(f"an answer that is not one of a chat completion: {where}: {fault['msg']}") from None
     choice = reply.choices[0]
+    tokens = choice.logprobs and choice.logprobs.content
     return Answer(
         {key: value for key, value in choice.message.model_dump().items() if value},
         reply.usage.prompt_tokens,
@@ -406,6 +418,7 @@ def _read(response: httpx.Response, address: str) -> Answer:
         address,
         reply.model,
         reply.system_fingerprint or "",
+        math.fsum(token.logprob for token in tokens) if tokens else None,
     )
 
 

@@ -144,7 +144,7 @@ def sample_shard(
                 n_prompt_tokens=sampled_completion.get("n_prompt_tokens", prompt.n_tokens),
                 n_tokens=sampled_completion["n_tokens"],
                 finish_reason=sampled_completion["finish_reason"],
-                logprob=sampled_completion.get("logprob", math.nan),
+                logprob=math.nan if (logprob := sampled_completion.get("logprob")) is None else logprob,
                 **own,
             )
 
