@@ -131,10 +131,15 @@ def test_no_domain_sees_a_thought(name: str, monkeypatch: pytest.MonkeyPatch):
         seen.extend(answer.text for answer in answers)
         return [(domain.grade_class or Grade)("no_code")] * len(answers)
 
-    monkeypatch.setattr(domain, "grade", grade)
+    async def grade_later(answers: Any, executors: Any) -> list[Any]:
+        return grade(answers, executors)
+
     texts = [f"<think>{DRAFT}", f"<think>\n{DRAFT}</think>I had eggs.", "I had <think>"]
-    assert len(list(grades_of(domain, [Answer(text, None) for text in texts], (), ["a", "b", "c"]))) == 3
-    assert seen == ["", "I had eggs.", "I had <think>"]
+    for member in (grade, grade_later):
+        seen.clear()
+        monkeypatch.setattr(domain, "grade", member)
+        assert len(list(grades_of(domain, [Answer(text, None) for text in texts], (), ["a", "b", "c"]))) == 3
+        assert seen == ["", "I had eggs.", "I had <think>"]
 
 
 def test_the_model_can_be_told_not_to_think(thinking: tuple[str, str]):

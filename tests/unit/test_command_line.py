@@ -235,6 +235,15 @@ def in_shell(words: str, unbuffered: str = "", **streams: Any) -> subprocess.Com
     )
 
 
+def test_threads_that_wait_do_not_spin():
+    torch = "import contextlib, arc_refinery.cli\nwith contextlib.suppress(SystemExit): arc_refinery.cli.main()\nimport torch"
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", torch], capture_output=True, check=True, env=environment | {"OMP_DISPLAY_ENV": "true"}
+    )
+    assert b"OMP_WAIT_POLICY = 'PASSIVE'" in done.stderr
+
+
 @pytest.mark.parametrize(
     "words", ["--help", "tasks select --help", "stage --help", "predictions", "execute --self-check"]
 )

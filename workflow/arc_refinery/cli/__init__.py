@@ -66,6 +66,8 @@ def main() -> None:
     """Run one command. Exit code 1 and one message on bad input, exit code 2 on a wrong command line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # SIGINT may be ignored in the background
         signal.signal(signal.SIGINT, _interrupt)
+    # read when torch is loaded: threads that wait leave their core to others, instead of spinning
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _open_closed_streams()
     try:
         try:

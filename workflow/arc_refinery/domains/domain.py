@@ -334,7 +334,10 @@ class Domain:
         return prompt.detail
 
     def grade(self, answers: Sequence[Answer], executors: tuple[Executor, ...]) -> Generator[Any, None, None]:
-        """Yield a `Grade` per answer, in order. A failing program is a grade; a failing sandbox raises."""
+        """Yield a `Grade` per answer, in order. A failing program is a grade; a failing sandbox raises.
+
+        A list will do, also of an `async def`.
+        """
         raise NotImplementedError
 
     def result(self, grade: Any, attempt: Any, task: Any) -> Result:

@@ -1,5 +1,7 @@
 """Grades of answers, checked: a domain of the user's own may give anything."""
 
+import asyncio
+import inspect
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
@@ -31,7 +33,9 @@ def grades_of(
     n = 0
     with domain.calling("grade", f"{names[0]} to {names[-1]}" if names else "no answers"):
         grade_all = domain.grade_final if is_final else domain.grade
-        grades = grade_all([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
+        grades: Any = grade_all([Answer(without_first_thought(text), subject) for text, subject in answers], executors)
+        if inspect.iscoroutine(grades):
+            grades = asyncio.run(grades)
         if not isinstance(grades, Iterable):
             raise InputError(f"domain {domain.package}: grade gives {grades!r:.60}; {expected}")
         for n, grade in enumerate(grades, 1):
