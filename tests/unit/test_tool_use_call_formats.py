@@ -289,6 +289,36 @@ def test_other_doubled_braces_are_no_call(call: str):
         FORMATS["hermes"].read(call, {})
 
 
+@pytest.mark.parametrize("opening", ["```json\n", "```\n", "```"])
+def test_calls_in_blocks_of_markdown_are_read(opening: str):
+    first, second = (
+        f'{{"name": "calculator",\n "arguments": {{"expression": "{said}"}}}}' for said in ("1 + 1", "```")
+    )
+    written = f"I add.\n\n{opening}{first}\n```\nThen:\n{opening}{second}\n```\n\n#### 2"
+    turn = parse_turn(f"<think>\n{opening}{first}```\n</think>\n\n{written}")
+    assert turn.text == "I add.\n\n\nThen:\n\n\n#### 2"
+    assert [call.is_closed for call in turn.calls] == [True, True]
+    read = [FORMATS["hermes"].read(call.text, {}) for call in turn.calls]
+    assert read == [("calculator", {"expression": "1 + 1"}), ("calculator", {"expression": "```"})]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        '```json\n{"name": "calculator", "arguments": {"expression": "1"}',
+        '```json\n{"name": "calculator", "arguments": "1"}\n```',
+        '```json\n{"name": "calculator", "arguments": {}, "type": "function"}\n```',
+        '```json\n{"name": "calculator"}\n```',
+        '```json\n{"name": "calculator", "arguments": {}}, 1\n```',
+        '```python\n{"name": "calculator", "arguments": {}}\n```',
+    ],
+)
+def test_other_blocks_are_text(block: str):
+    assert FORMATS["hermes"].split(block) == (block, ())
+    text = f"{block} <tool_call>\n{{}}\n</tool_call>"
+    assert [call.text for call in FORMATS["hermes"].split(text)[1]] == ["{}"]
+
+
 def results_of(name: str, written: str) -> list[CallResult]:
     toolbox = Toolbox(("calculator", "read_file"), call_format=FORMATS[name])
     return answer_all([(toolbox, parse_turn(written, FORMATS[name]), 8)])[0]

@@ -16,7 +16,7 @@ from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.sampling.backends import Decoding, no_report
 from arc_refinery.sampling.endpoint import ANSWER_SECONDS, Answer, Endpoint, Question, Reply, ask
-from arc_refinery.tool_use.calls.formats.protocol import OPEN_CALL
+from arc_refinery.tool_use.calls.turns import parse_turn
 from arc_refinery.tool_use.tools.toolbox import Toolbox
 
 QUESTION = Message(role="user", content="Write a Python function that counts the vowels of a text.")
@@ -76,8 +76,8 @@ def _calling(check: str, endpoint: Endpoint) -> Finding:
         return Finding(check, "not applicable", str(error))
     if "tool_calls" in answer.message:
         return Finding(check, "passed", "as the server's own tool call")
-    if OPEN_CALL in answer.text:
-        return Finding(check, "passed", "in its text: set generation.call_format, or a parser of calls at the server")
+    if parse_turn(answer.text).calls:
+        return Finding(check, "passed", "in its text, where calls are read, too")
     return Finding(check, "passed", "no: it was asked for a product with a calculator at hand, and wrote none")
 
 

@@ -1,19 +1,34 @@
 """The format of Qwen3, Qwen2.5 and Hermes: a JSON object with a name and arguments, between tags."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from arc_refinery.tool_use.calls.formats.protocol import CallFormat, MalformedCall
+from arc_refinery.tool_use.calls.formats.protocol import OPEN_CALL, CallFormat, MalformedCall, WrittenCall
 from arc_refinery.tool_use.calls.tool import kind
 from arc_refinery.tool_use.config.tool_signatures import ToolSignature
 
 _JSON = json.JSONDecoder()
+_BLOCK = re.compile(r'```(?:json)?\s*(?=\{\s*"name"\s*:)')
+_END_OF_BLOCK = re.compile(r"\s*```")
 _QUOTES = r" Inside a text, a quote is \"."
 
 
 class Hermes(CallFormat):
     name = "hermes"
+
+    def start(self, text: str) -> int:
+        blocks = _blocks(text) if OPEN_CALL not in text else []
+        return blocks[0].span[0] if blocks else super().start(text)
+
+    def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
+        """Qwen2.5-Coder writes calls as blocks of Markdown, though its chat template shows tags."""
+        blocks = _blocks(text) if OPEN_CALL not in text else []
+        if not blocks:
+            return super().split(text)
+        spans = [0, *(place for block in blocks for place in block.span), len(text)]
+        return "".join(text[start:end] for start, end in zip(spans[::2], spans[1::2], strict=True)), tuple(blocks)
 
     def end_of_body(self, text: str, start: int) -> int:
         """Return where an object ends; also one in doubled braces."""
@@ -45,6 +60,21 @@ class Hermes(CallFormat):
 
     def example(self, tool: ToolSignature) -> str:
         return json.dumps({"name": tool.name, "arguments": tool.example})
+
+
+def _blocks(text: str) -> list[WrittenCall]:
+    """Return the calls that are blocks of Markdown: an object with a name and arguments, and nothing else."""
+    calls = []
+    for block in _BLOCK.finditer(text):
+        start, end = block.end(), _end_of_object(text, block.end())
+        closing = _END_OF_BLOCK.match(text, end)
+        if end > start and closing and _is_call(json.loads(text[start:end])):
+            calls.append(WrittenCall(text[start:end], span=(block.start(), closing.end())))
+    return calls
+
+
+def _is_call(content: dict[str, Any]) -> bool:
+    return content.keys() == {"name", "arguments"} and isinstance(content["arguments"], dict)
 
 
 def _without_doubled_braces(call: str) -> str:
