@@ -302,6 +302,12 @@ def test_calls_in_blocks_of_markdown_are_read(opening: str):
     assert read == [("calculator", {"expression": "1 + 1"}), ("calculator", {"expression": "```"})]
 
 
+def test_the_end_of_a_block_opens_no_other_one():
+    call = '{"name": "calculator", "arguments": {}}'
+    outside, calls = FORMATS["hermes"].split(f"```json\n{call}\n```\n{call}\n```")
+    assert (outside, [written.text for written in calls]) == (f"\n{call}\n```", [call])
+
+
 @pytest.mark.parametrize(
     "block",
     [

@@ -64,12 +64,14 @@ class Hermes(CallFormat):
 
 def _blocks(text: str) -> list[WrittenCall]:
     """Return the calls that are blocks of Markdown: an object with a name and arguments, and nothing else."""
-    calls = []
-    for block in _BLOCK.finditer(text):
+    calls: list[WrittenCall] = []
+    place = 0
+    while block := _BLOCK.search(text, place):
         start, end = block.end(), _end_of_object(text, block.end())
-        closing = _END_OF_BLOCK.match(text, end)
+        closing, place = _END_OF_BLOCK.match(text, end), start
         if end > start and closing and _is_call(json.loads(text[start:end])):
-            calls.append(WrittenCall(text[start:end], span=(block.start(), closing.end())))
+            place = closing.end()
+            calls.append(WrittenCall(text[start:end], span=(block.start(), place)))
     return calls
 
 
