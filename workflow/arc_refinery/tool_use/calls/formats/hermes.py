@@ -19,12 +19,12 @@ class Hermes(CallFormat):
     name = "hermes"
 
     def start(self, text: str) -> int:
-        blocks = _blocks(text) if OPEN_CALL not in text else []
+        blocks = _blocks(text)
         return blocks[0].span[0] if blocks else super().start(text)
 
     def split(self, text: str) -> tuple[str, tuple[WrittenCall, ...]]:
         """Qwen2.5-Coder writes calls as blocks of Markdown, though its chat template shows tags."""
-        blocks = _blocks(text) if OPEN_CALL not in text else []
+        blocks = _blocks(text)
         if not blocks:
             return super().split(text)
         spans = [0, *(place for block in blocks for place in block.span), len(text)]
@@ -63,9 +63,9 @@ class Hermes(CallFormat):
 
 
 def _blocks(text: str) -> list[WrittenCall]:
-    """Return the calls that are blocks of Markdown: an object with a name and arguments, and nothing else."""
+    """Return the calls that are blocks of Markdown: an object with a name and arguments alone; none beside tags."""
     calls: list[WrittenCall] = []
-    place = 0
+    place = 0 if OPEN_CALL not in text else len(text)
     while block := _BLOCK.search(text, place):
         start, end = block.end(), _end_of_object(text, block.end())
         closing, place = _END_OF_BLOCK.match(text, end), start
