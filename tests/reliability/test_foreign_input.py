@@ -43,7 +43,7 @@ OF_CONFIG: list[list[str | int]] = [
 ]
 OF_TASK: list[list[str | int]] = [["a"], ["a", "train"], ["a", "test"], ["a", "train", 0], ["a", "train", 0, "input"]]
 KAGGLE = {"name": "set", "source": "kaggle", "path": "{}/tasks.json", "solutions": "{}/solutions.json"}
-SUMS = {"name": "sums", "form": "gsm8k", "source": "file", "path": "{}/questions.jsonl"}
+SUMS = {"name": "sums", "domain": "gsm8k", "source": "file", "path": "{}/questions.jsonl"}
 ROWS = {"problems": {"source": "file", "path": "{}/rows.jsonl"}, "tasks_per_part": None, "sandbox": {}}
 IMPORT = ["--predictions", "{}/predictions.json", "--tasks-path", "{}/tasks.parquet"]
 LIST = {"a name twice": b"a\nb\na\n", "no name": b"# none\n", "an unknown name": b"a\nz\n"}

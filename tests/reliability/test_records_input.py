@@ -89,7 +89,7 @@ TOOLS: dict[str, Any] = {
     "modules_of_python": False,
     "sandbox": {},
 }
-GENERATED = {"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 9}
+GENERATED = {"name": "sums", "domain": "gsm8k", "source": "generator", "n_tasks": 9}
 QUESTIONS_FILE = record_faults(columns(Question), joined=False)
 ANSWERED = {"max_output_tokens": 48, "n_predictions": 2, "batch_size": 1}
 OUT, PROMPTS_FILE = "{}/out/rows.parquet", f"{{}}/{TURN1}/prompts.parquet"

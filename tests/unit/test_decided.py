@@ -68,7 +68,7 @@ def test_a_wrong_row_is_found_when_a_run_is_planned(
         "experiment": "x",
         "kind": "tool-use",
         "model": {"path": str(written(tmp_path, rows)), "backend": "answers", "window": 2000},
-        "data": {"heldout": [{"name": "a", "form": "gsm8k", "source": "generator", "n_questions": 7}]},
+        "data": {"heldout": [{"name": "a", "domain": "gsm8k", "source": "generator", "n_tasks": 7}]},
         "generation": {"max_turn_tokens": 100, "max_episode_tokens": 500},
         "evaluation": {"arms": [{"name": "calls"}]},
     }

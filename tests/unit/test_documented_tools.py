@@ -74,7 +74,7 @@ def test_the_example_finds_what_its_questions_ask_for(executor: Executor):
     experiment = load_experiment(Path("examples/own-tool.yaml"), ToolUse)
     check_files(experiment, "own-tool.yaml", contents=True)
     search = Toolbox(experiment.tools, executor)
-    (first, second) = questions_of(experiment.sets["harbour"], "heldout", 0)
+    (first, second) = questions_of(experiment.sets["harbour"], "heldout")
     built = search.run("search", {"query": first.text}).text
     assert built.startswith("[1] North lighthouse\nThe north lighthouse was built in 1871.")
     assert "[2] South lighthouse\n" in built

@@ -319,7 +319,7 @@ def test_a_folder_of_tasks_is_a_source(tmp_path: Path):
     content["evaluation"]["sets"] = [{"name": "heldout", "source": "dataset", "path": str(tmp_path), "shards": 1}]
     experiment = validate_experiment(content, "config.yaml", ArcExperiment)
     check_files(experiment, "config.yaml")
-    tasks = list(tasks_of_set(experiment.evaluation.sets[0], 4500, Counter()))
+    tasks = list(tasks_of_set(experiment.evaluation.sets[0], Counter()))
     assert [task.task_id for task in tasks] == ["007bbfb7", "00d62c1b"]
 
 

@@ -315,7 +315,7 @@ def test_a_plan_says_what_is_asked_at_most() -> None:
         "experiment": "x",
         "kind": "tool-use",
         "model": {"path": "m", "backend": "endpoint", "window": 2000},
-        "data": {"heldout": [{"name": "a", "form": "gsm8k", "source": "generator", "n_questions": 7}]},
+        "data": {"heldout": [{"name": "a", "domain": "gsm8k", "source": "generator", "n_tasks": 7}]},
         "generation": {"max_turn_tokens": 100, "max_episode_tokens": 500},
         "evaluation": {"n_predictions": 2, "arms": [{"name": "calls"}, {"name": "plain", "tools": False}]},
     }

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arc_refinery.config import Sandbox
 from arc_refinery.domains.domain import Answer, Domain, load_domain
+from arc_refinery.domains.gsm8k.config import TaskSet
 from arc_refinery.domains.gsm8k.domain import Problem, calculations
 from arc_refinery.domains.text.domain import Asked
-from arc_refinery.refining.config import RowsSet
 
 HATS = Problem(
     "hats-1", "Ann has 2 rows of 3 hats and buys 8. How many?", "14", "2*3=<<2*3=6>>6 hats.\n6+8=<<6+8=14>>14"
@@ -121,10 +122,11 @@ def test_a_broken_answer_has_another_number_in_one_place(gsm8k: Domain) -> None:
 def test_tasks_of_rows_and_generated_ones(gsm8k: Domain, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"question": "2 + 3?", "answer": "2+3=<<2+3=5>>5\\n#### 5"}\n' * 3)
-    task_set = RowsSet(name="mine", path=str(path), n_tasks=2, first_row=1)
-    tasks = list(gsm8k.tasks_of_set(task_set, Counter(), None, None))  # type: ignore[arg-type]
+    task_set = TaskSet(name="mine", path=str(path), n_tasks=2, first_row=1)
+    tasks = list(gsm8k.tasks_of_set(task_set, Counter(), Sandbox(), "heldout"))
     assert [task.task_id for task in tasks] == ["rows-000002", "rows-000003"]
-    made = list(gsm8k.generated("train", (1, 3), 4, 0))
+    generated = TaskSet(name="mine", source="generator", levels=(1, 3), n_tasks=4)
+    made = list(gsm8k.tasks_of_set(generated, Counter(), Sandbox(), "train"))
     assert [task.task_id for task in made] == ["000000", "000001", "000002", "000003"]
     answers = gsm8k.source_answers(made, None, ())
     for task in made:

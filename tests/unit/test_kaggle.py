@@ -233,10 +233,10 @@ def test_a_task_outside_arcs_limits_matters_only_where_it_is_asked_for(tmp_path:
     path = store_all(tmp_path / "f", **tasks) if form == "folder" else store(tmp_path / "f.json", tasks)
     (tmp_path / "ids.txt").write_text("fine\nalso\n")
     listed = {"source": "dataset", "path": str(path), "only": str(tmp_path / "ids.txt")}
-    assert [task.task_id for task in tasks_of_set(evaluation_set(**listed), 4500, Counter())] == ["fine", "also"]
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**listed), Counter())] == ["fine", "also"]
     (tmp_path / "ids.txt").write_text("fine\nwide\n")
     with pytest.raises(InputError) as caught:
-        list(tasks_of_set(evaluation_set(**listed), 4500, Counter()))
+        list(tasks_of_set(evaluation_set(**listed), Counter()))
     text = str(caught.value)
     assert text.startswith(f"{path}: task wide: train pair 1: field 'input': shape 31x1") and "`only`" in text
     wording(text)
@@ -298,15 +298,15 @@ def test_a_set_from_kaggle_has_the_listed_tasks_in_their_order(
     tmp_path: Path, challenges: Path, solutions: Path, wording: Wording
 ):
     settings = {"source": "kaggle", "path": str(challenges), "solutions": str(solutions)}
-    tasks = list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
+    tasks = list(tasks_of_set(evaluation_set(**settings), Counter()))
     assert [task.task_id for task in tasks] == ["b", "a"]
     assert tasks[1].test[0].output.tolist() == [[9, 8]]
     (tmp_path / "ids.txt").write_text("a\n")
     settings["only"] = str(tmp_path / "ids.txt")
-    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), 4500, Counter())] == ["a"]
+    assert [task.task_id for task in tasks_of_set(evaluation_set(**settings), Counter())] == ["a"]
     (tmp_path / "ids.txt").write_text("a\nc\n")
     with pytest.raises(InputError) as caught:
-        list(tasks_of_set(evaluation_set(**settings), 4500, Counter()))
+        list(tasks_of_set(evaluation_set(**settings), Counter()))
     assert str(caught.value).startswith(f"{tmp_path}/ids.txt: c ") and str(challenges) in str(caught.value)
     wording(caught.value)
 

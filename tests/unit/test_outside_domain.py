@@ -31,7 +31,7 @@ def tasks(tmp_path: Path, rows: list[Any], left_out: Counter[str] | None = None,
     path = tmp_path / "words.json"
     path.write_text(json.dumps(rows))
     task_set = RowsSet(name="words", path=str(path), **changes)
-    return list(Domain().tasks_of_set(task_set, Counter() if left_out is None else left_out, Sandbox(), None))
+    return list(Domain().tasks_of_set(task_set, Counter() if left_out is None else left_out, Sandbox(), "heldout"))
 
 
 # tasks

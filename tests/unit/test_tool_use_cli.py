@@ -30,7 +30,7 @@ JOBS: dict[str, dict[str, Any]] = {
     "train": COMMON | {"lora": {}, "grpo": {"learning_rate": 1e-4}, "guard": {}, "tools_of_sets": {}, "files": None},
     "episodes": COMMON | {"files": None, "given": "own", "n_predictions": 1, "questions_per_batch": 1},
 }
-SUMS = {"form": "gsm8k", "source": "generator", "n_questions": 1}
+SUMS = {"domain": "gsm8k", "source": "generator", "n_tasks": 1}
 
 
 def questions(rows: dict[str, Any], name: str = "a", **flags: Any) -> list[str]:
@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("words", "begins"),
     [
-        (questions({"form": "gsm8k", "source": "file", "path": "none.jsonl"}), "none.jsonl: "),
+        (questions({"domain": "gsm8k", "source": "file", "path": "none.jsonl"}), "none.jsonl: "),
         (questions(SUMS, heldout="none.parquet"), "none.parquet: "),
         (questions(SUMS, heldout="others.parquet"), "others.parquet: holds conversations, "),
         *(
@@ -103,7 +103,7 @@ def test_bad_input_ends_with_one_message(
         "kind": "tool-use",
         "experiment": "a",
         "model": {"path": "workflow/models/tiny-tools", "window": 512},
-        "data": {"heldout": [{"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 3}]},
+        "data": {"heldout": [{"name": "sums", "domain": "gsm8k", "source": "generator", "n_tasks": 3}]},
         "generation": {"max_turn_tokens": 48, "max_episode_tokens": 96},
         "evaluation": {"arms": [{"name": "untrained"}]},
     }
@@ -153,7 +153,7 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
     row = {"text": "Double a number.", "code": "def double(n): return n", "test_list": ["assert double(2) == 4"]}
     right = row | {"code": "def double(n): return 2 * n", "task_id": 8}
     (folder / "some.jsonl").write_text(f"{json.dumps(right)}\n{json.dumps(row | {'task_id': 9})}")
-    words = questions({"form": "code", "source": "file", "path": "some.jsonl"})
+    words = questions({"domain": "code", "source": "file", "path": "some.jsonl"})
     monkeypatch.setattr(sys, "argv", ["arc-refinery", *words])
     cli.main()
     (logged,) = (message for message in caplog.messages if "mbpp-9" in message)
@@ -161,10 +161,10 @@ def test_rows_that_cannot_be_used_are_named_and_an_empty_set_is_refused(
     wording(logged)
     (folder / "a").unlink()
     (folder / "wrong.jsonl").write_text(json.dumps(row | {"task_id": 9}))
-    said = run(monkeypatch, questions({"form": "code", "source": "file", "path": "wrong.jsonl"}))
+    said = run(monkeypatch, questions({"domain": "code", "source": "file", "path": "wrong.jsonl"}))
     assert "mbpp-9" in str(said)
     (folder / "empty.jsonl").write_text("")
-    nothing = run(monkeypatch, questions({"form": "code", "source": "file", "path": "empty.jsonl"}))
+    nothing = run(monkeypatch, questions({"domain": "code", "source": "file", "path": "empty.jsonl"}))
     for refused, file in ((said, "wrong.jsonl"), (nothing, "empty.jsonl")):
         assert str(refused).startswith(f"arc-refinery: {file}: ")
         wording(refused)
@@ -184,7 +184,7 @@ def test_what_is_held_out_is_counted_by_reason(
     (folder / "full.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     other = row(2, "twice", 1, 2)
     (folder / "sanitized.jsonl").write_text(json.dumps(other | {"prompt": "Multiply by two."}))
-    mbpp = {"form": "code", "source": "file"}
+    mbpp = {"domain": "code", "source": "file"}
     for words in (
         questions(mbpp | {"path": "sanitized.jsonl"}, "b", split="heldout"),
         questions(mbpp | {"path": "full.jsonl"}, heldout="b"),

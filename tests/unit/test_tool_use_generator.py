@@ -6,8 +6,7 @@ from fractions import Fraction
 import pytest
 from factories import correct_answer, gsm8k_question
 
-from arc_refinery.domains.gsm8k.generator import gsm8k_row, split_of
-from arc_refinery.tool_use.config.experiment import LEVELS
+from arc_refinery.domains.gsm8k.generator import LEVELS, gsm8k_row, split_of
 
 N = 200
 each_level = pytest.mark.parametrize("level", LEVELS)

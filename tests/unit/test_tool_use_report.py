@@ -191,7 +191,7 @@ def test_votes_and_pass_rates_with_and_without_calls(text: str, results: Path):
 
 
 def test_programs_do_not_vote(tmp_path: Path):
-    heldout = SETTINGS["data"]["heldout"][0] | {"form": "code", "source": "file", "path": "rows.jsonl"}
+    heldout = SETTINGS["data"]["heldout"][0] | {"domain": "code", "source": "file", "path": "rows.jsonl"}
     content = SETTINGS | {"data": SETTINGS["data"] | {"heldout": [heldout]}}
     rows = table(composed(tmp_path, experiment(tmp_path, settings=content)), "maj@4")
     assert {rows[arm][0] for arm in ANSWERS} == {"–"}
@@ -228,7 +228,7 @@ def test_calls_are_counted_by_turn(text: str, results: Path):
 def test_for_texts_it_is_counted_how_often_calls_found_the_answer(tmp_path: Path, text: str):
     assert "Answers found" not in text
     name = SETTINGS["data"]["heldout"][0]["name"]
-    heldout = {"name": name, "form": "text", "source": "file", "path": "questions.jsonl", "shards": 2}
+    heldout = {"name": name, "domain": "text", "source": "file", "path": "questions.jsonl", "shards": 2}
     settings = {**SETTINGS, "data": {**SETTINGS["data"], "heldout": [heldout]}}
     texts = [
         make_question(question.question_id, question.text, correct_answer(question), "text") for question in QUESTIONS

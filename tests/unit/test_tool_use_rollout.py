@@ -27,9 +27,9 @@ from arc_refinery.tool_use.tools.toolbox import Toolbox
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("on_a_cpu")]
 
 SETS = Questions.model_validate(
-    {"name": "sums", "form": "gsm8k", "source": "generator", "levels": [1, 2], "n_questions": 7}
+    {"name": "sums", "domain": "gsm8k", "source": "generator", "levels": [1, 2], "n_tasks": 7}
 )
-QUESTIONS = list(questions_of(SETS, "heldout", 0))  # four batches, the last one of a single question
+QUESTIONS = list(questions_of(SETS, "heldout"))  # four batches, the last one of a single question
 
 
 @pytest.fixture(scope="module")

@@ -27,21 +27,21 @@ DOUBLE = {"text": "Double it.", "code": "def double(n): return 2 * n", "test_lis
 CAPITAL = {"question": "Capital of Peru?", "answer": "Lima"}
 
 
-def generated(levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine") -> Questions:
-    settings = {"name": name, "form": "gsm8k", "source": "generator", "levels": levels, "n_questions": n}
+def generated(levels: tuple[int, ...] = (1,), n: int = 6, name: str = "mine", seed: int = 0) -> Questions:
+    settings = {"name": name, "domain": "gsm8k", "source": "generator", "levels": levels, "n_tasks": n, "seed": seed}
     return Questions.model_validate(settings)
 
 
-def of_file(path: Path, form: str, rows: list[dict[str, Any]], **changes: Any) -> Questions:
+def of_file(path: Path, domain: str, rows: list[dict[str, Any]], **changes: Any) -> Questions:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Questions.model_validate({"name": "mine", "form": form, "source": "file", "path": str(path)} | changes)
+    return Questions.model_validate({"name": "mine", "domain": domain, "source": "file", "path": str(path)} | changes)
 
 
 # what is in a set
 
 
 def test_generated_sums_come_from_each_level_in_turn():
-    questions = list(questions_of(generated(levels=(1, 3), n=5), "train", 7))
+    questions = list(questions_of(generated(levels=(1, 3), n=5, seed=7), "train"))
     seed = stream_seed(7, "mine")
     rows = [gsm8k_row(level, "train", seed, number) for number, level in enumerate((1, 3, 1, 3, 1))]
     assert [(question.question_id, question.text) for question in questions] == [
@@ -54,17 +54,18 @@ def test_generated_sums_come_from_each_level_in_turn():
 
 
 def test_questions_depend_on_the_seed_and_the_name_of_their_set():
-    first, again, seeded = (list(questions_of(generated(), "train", seed)) for seed in (0, 0, 1))
-    named = list(questions_of(generated(name="other"), "train", 0))
+    first, again, seeded = (list(questions_of(generated(seed=seed), "train")) for seed in (0, 0, 1))
+    named = list(questions_of(generated(name="other"), "train"))
     assert first == again
     assert len({question.text for question in first + seeded + named}) == 18
 
 
 def test_no_text_is_on_both_sides_whatever_the_seeds():
-    settings = generated(levels=(1, 2), n=60)
-    train = {question.text.partition("\n")[0] for question in questions_of(settings, "train", 0)}
+    train = {question.text.partition("\n")[0] for question in questions_of(generated((1, 2), 60), "train")}
     heldout = {
-        question.text.partition("\n")[0] for seed in (0, 1) for question in questions_of(settings, "heldout", seed)
+        question.text.partition("\n")[0]
+        for seed in (0, 1)
+        for question in questions_of(generated((1, 2), 60, seed=seed), "heldout")
     }
     assert not train & heldout
 
@@ -77,7 +78,7 @@ def test_no_text_is_on_both_sides_whatever_the_seeds():
     ],
 )
 def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected: tuple[str, str | None]):
-    (question,) = questions_of(of_file(tmp_path / "rows.jsonl", form, [row]), "heldout", 0)
+    (question,) = questions_of(of_file(tmp_path / "rows.jsonl", form, [row]), "heldout")
     assert (question.question_id, question.text, question.domain) == ("mine/rows-000001", row["question"], form)
     domain, task = subject_of(question)
     assert (domain.correct(task), domain.worked(task)) == expected
@@ -85,20 +86,20 @@ def test_rows_of_a_file(tmp_path: Path, form: str, row: dict[str, Any], expected
 
 def test_of_a_file_the_first_questions_are_taken_and_the_others_not_even_read(tmp_path: Path):
     rows = [SUM, SUM, {"question": "no answer"}]
-    settings = of_file(tmp_path / "rows.jsonl", "gsm8k", rows, n_questions=2)
-    assert [question.question_id for question in questions_of(settings, "train", 0)] == [
+    settings = of_file(tmp_path / "rows.jsonl", "gsm8k", rows, n_tasks=2)
+    assert [question.question_id for question in questions_of(settings, "train")] == [
         "mine/rows-000001",
         "mine/rows-000002",
     ]
 
 
 def test_rows_are_skipped_and_programs_are_asked_for_with_so_many_tests(tmp_path: Path):
-    sums = of_file(tmp_path / "sums.jsonl", "gsm8k", [SUM, SUM, SUM], first_row=1, n_questions=1)
-    assert [question.question_id for question in questions_of(sums, "train", 0)] == ["mine/sums-000002"]
+    sums = of_file(tmp_path / "sums.jsonl", "gsm8k", [SUM, SUM, SUM], first_row=1, n_tasks=1)
+    assert [question.question_id for question in questions_of(sums, "train")] == ["mine/sums-000002"]
     rows = [DOUBLE, DOUBLE | {"test_list": [f"assert double({n}) == {2 * n}" for n in (3, 5, 7)]}]
     for n_shown, shown in ((None, [3]), (1, [3]), (2, [3, 5])):
         settings = of_file(tmp_path / "programs.jsonl", "code", rows, first_row=1, n_shown_tests=n_shown)
-        (question,) = questions_of(settings, "train", 0)
+        (question,) = questions_of(settings, "train")
         assert [n for n in (2, 3, 5, 7) if f"double({n})" in question.text] == shown
 
 

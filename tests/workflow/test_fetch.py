@@ -152,10 +152,10 @@ def test_questions_come_from_the_hub(hub: Hub, fresh: Checkout):
     def change(content: dict[str, Any]) -> None:
         hub_keys = {"source": "hub", "repository": "someone/sums"}
         content["data"]["train"] = [
-            {"name": "sums", "form": "gsm8k", **hub_keys, "filename": "main/train.jsonl"},
-            {"name": "code", "form": "code", "source": "hub", "repository": "someone/code", "filename": "code.jsonl"},
+            {"name": "sums", "domain": "gsm8k", **hub_keys, "filename": "main/train.jsonl"},
+            {"name": "code", "domain": "code", "source": "hub", "repository": "someone/code", "filename": "code.jsonl"},
         ]
-        content["data"]["heldout"] = [{"name": "test", "form": "gsm8k", **hub_keys, "filename": "main/test.jsonl"}]
+        content["data"]["heldout"] = [{"name": "test", "domain": "gsm8k", **hub_keys, "filename": "main/test.jsonl"}]
 
     config = fresh.change(change, TOOLS, name="from-hub")
     wanted = [f"results/tool-use-small/questions/{name}.parquet" for name in ("test", "sums", "code")]

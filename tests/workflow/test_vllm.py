@@ -159,8 +159,10 @@ def test_vllm_takes_all_that_is_passed_to_it() -> None:
 @pytest.mark.parametrize("with_adapter", [False, True], ids=["base", "adapter"])
 def test_greedy_episodes_are_those_of_transformers(tmp_path: Path, with_adapter: bool):
     """Turn after turn on the same ids, with calls in between."""
-    questions = Questions(name="q", form="gsm8k", source="generator", levels=(1, 2), n_questions=16)
-    records.write(tmp_path / "questions.parquet", records.Question, questions_of(questions, "heldout", 0), 0, {})
+    questions = Questions.model_validate(
+        {"name": "q", "domain": "gsm8k", "source": "generator", "levels": (1, 2), "n_tasks": 16}
+    )
+    records.write(tmp_path / "questions.parquet", records.Question, questions_of(questions, "heldout"), 0, {})
     settings = {
         "kind": "tool-use",
         "generation": {"max_turn_tokens": 96, "max_episode_tokens": 256, "temperature": 0},

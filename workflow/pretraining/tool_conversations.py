@@ -19,10 +19,10 @@ from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 from trl.chat_template_utils import qwen3_chat_template
 
-from arc_refinery.domains.gsm8k.generator import gsm8k_row
+from arc_refinery.domains.gsm8k.generator import LEVELS, gsm8k_row
 from arc_refinery.records.tool_use import Question
 from arc_refinery.seeding import stream_seed
-from arc_refinery.tool_use.config.experiment import LEVELS, ToolName
+from arc_refinery.tool_use.config.experiment import ToolName
 from arc_refinery.tool_use.episodes.rendering import ToolRenderer
 from arc_refinery.tool_use.grading.domains import domain_of, question_of
 from arc_refinery.tool_use.tools.toolbox import Toolbox

@@ -187,6 +187,8 @@ GONE = {
     r"resources\.cpu\.(disk_mb|gpus|gpu_mem_mb)": "such jobs use no GPU and 2,000 MB of disk; remove it",
     r"evaluation\.arms\.turns\.(n_parents|include_errors|history)": "set it for all turns, in `refinement`",
     r"evaluation\.arms\.turns\.temperature": "set it for all turns, in `sampling`",
+    r"data\.(train|heldout)\.form": "it is called `domain` now",
+    r"data\.(train|heldout)\.n_questions": "it is called `n_tasks` now",
     r"models|evaluation\.arms\.turns\.model": "one model samples all turns, `model`; remove it",
     r"evaluation\.arms\.seed": "set it for all arms, in `evaluation.seeds`",
     r"evaluation\.sets\.leave_out_too_large": "name a file with the tasks to keep, in `only`",

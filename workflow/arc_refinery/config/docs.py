@@ -106,6 +106,7 @@ def _rows(title: str, model: type[BaseModel]) -> Iterator[tuple[str, str, str]]:
 
 def _section(annotation: Any) -> type[BaseModel] | None:
     inner = get_args(annotation)[0] if get_origin(annotation) is tuple else _without_none(annotation)
+    inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
     return inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
 
 

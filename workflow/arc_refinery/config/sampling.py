@@ -247,6 +247,11 @@ class RowsSource(Strict):
             raise ValueError(f"source is `file`, so `path` must name the file of {self.content}")
         if self.source == "hub" and not (self.repository and getattr(self, self.file_key)):
             raise ValueError(f"source is `hub`, so `repository` and `{self.file_key}` must be given")
+        named = next((key for key in ("path", "repository", self.file_key) if getattr(self, key)), None)
+        if named and self.source not in ("file", "hub"):
+            raise ValueError(
+                f"{named} belongs to the sources `file` and `hub`, but source is `{self.source}`; remove one"
+            )
         if self.revision and self.source != "hub":
             raise ValueError(f"revision belongs to the source `hub`, but source is `{self.source}`; remove one")
         return self

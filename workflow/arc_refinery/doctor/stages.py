@@ -155,8 +155,8 @@ def _prompts(path: Path) -> Path:
     from arc_refinery.domains.first_turn import first_turn_prompts
     from arc_refinery.domains.prompts import Renderer
 
-    task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS)
-    tasks = list(tasks_of_set(task_set, 300, Counter()))
+    task_set = TaskSet(name="doctor", source="generator", n_tasks=N_TASKS, max_cells=300)
+    tasks = list(tasks_of_set(task_set, Counter()))
     sampling, shown = Sampling(max_output_tokens=N_TOKENS), Showing(use_data_augmentation=False)
     template, renderer = load_template(TEMPLATE), Renderer(str(MODEL))
     prompts = first_turn_prompts(Domain(), tasks, 1, sampling, template, renderer, 0, own=shown)

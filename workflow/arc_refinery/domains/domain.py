@@ -48,6 +48,9 @@ NOT_SHOWN = dict.fromkeys(
 )
 
 
+Split = Literal["train", "heldout"]  # of a generator's tasks
+
+
 class Question(NamedTuple):
     """A conversation that asks for an answer, and the `detail` of its prompt."""
 
@@ -194,18 +197,24 @@ class Domain:
         if not names:
             raise InputError(f"{path}: no row after the first {first_row} gives a task; correct the rows")
 
-    def generated(self, split: Literal["train", "heldout"], levels: Sequence[int], n: int, seed: int) -> Iterator[Any]:
-        """Yield tasks of a generator, of these levels in turn; those of one split are never in the other."""
-        raise NotImplementedError
+    def tasks_of_set(self, task_set: Any, left_out: Counter[str], sandbox: Sandbox, split: Split) -> Iterator[Any]:
+        """Yield the tasks of a set; `left_out` counts by reason what gives no task.
 
-    def tasks_of_set(
-        self, task_set: Any, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
-    ) -> Iterator[Any]:
-        """Yield the tasks of an evaluation set; `left_out` counts by reason what gives no task.
-
-        `max_cells`: of generated ones, over all grids.
+        `split` is for generators: tasks to train on are never held out.
         """
         yield from islice(self.tasks_of_file(Path(task_set.path), left_out, task_set.first_row), task_set.n_tasks)
+
+    def all_of_set(self, task_set: Any, left_out: Counter[str], sandbox: Sandbox, split: Split) -> Iterator[Any]:
+        """Yield them; raise `InputError` at their end if they are fewer than the set's `n_tasks`."""
+        n_tasks = 0
+        for n_tasks, task in enumerate(self.tasks_of_set(task_set, left_out, sandbox, split), 1):  # noqa: B007
+            yield task
+        wanted = task_set.expected_size or 0
+        if n_tasks < wanted:
+            raise InputError(
+                f"the set {task_set.name} gives {n_tasks} tasks, but its n_tasks is {wanted}; lower n_tasks, or leave "
+                "it out for all tasks"
+            )
 
     def training_tables(
         self, problems: Any, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut, sandbox: Sandbox

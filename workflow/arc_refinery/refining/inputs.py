@@ -38,7 +38,7 @@ def domain_code(experiment: Refining) -> Paths:
 
 def task_set(experiment: Refining, tasks: str) -> Paths:
     """The files that an evaluation set is read from."""
-    return [*experiment.files_of_set(tasks), *domain_code(experiment)]
+    return [*experiment.evaluation_set(tasks).files_read(experiment), *domain_code(experiment)]
 
 
 def trained_and_evaluated(experiment: Refining) -> dict[str, Paths]:

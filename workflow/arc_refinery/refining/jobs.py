@@ -36,9 +36,8 @@ def tasks(experiment: Refining) -> Job:
 
 
 def evaluation_tasks(experiment: Refining, tasks: str) -> Job:
-    settings = experiment.settings_of_set(tasks)
-    task_set = without(settings.pop("task_set"), TUNING, REPORT)
-    return job(experiment, task_set=task_set, sandbox=_task_sandbox(experiment), **settings)
+    task_set = without(experiment.evaluation_set(tasks).completed(experiment), TUNING, REPORT)
+    return job(experiment, task_set=task_set, sandbox=_task_sandbox(experiment))
 
 
 def _task_sandbox(experiment: Refining) -> Any:

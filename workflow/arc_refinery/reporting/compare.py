@@ -167,7 +167,7 @@ def _set_section(sides: Sequence[Side], name: str) -> list[str]:
     loaded = [SideResults.read(side, name, arms_to_show(side, sides), are_mixed) for side in sides]
     task_sets = [entry for side in sides for entry in side.experiment.evaluated_sets if entry.name == name]
     caveats = [
-        text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveat) if text
+        text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveats) if text
     ]
     header = ["experiment", "arm", "n tasks", "solved", "turn 1", "turn 2", "attempts per task", "tokens per task"]
     if are_mixed:

@@ -131,7 +131,7 @@ def _set_section(
         f"## Set `{name}` ({result.n} tasks)",
         f"> {summary.VALIDATION}" if result.task_set.validation else "",
         *(f"> {sentence}" for sentence in trained),
-        f"> {result.task_set.caveat}" if result.task_set.caveat else "",
+        f"> {result.task_set.caveats}" if result.task_set.caveats else "",
         result.task_set.note,
         "### Arms",
         tables.short_table(groups),

@@ -253,7 +253,7 @@ def limits(
         UNFILTERED if experiment.sandbox.allow_without_seccomp else "",
         *(f"`{task_set.name}`: {VALIDATION}" for task_set in sets if task_set.validation),
         *(f"`{name}`: {sentence}" for name, sentences in trained_on.items() for sentence in sentences),
-        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name == first),
+        *(f"`{task_set.name}`: {task_set.caveats}" for task_set in sets if task_set.caveats and task_set.name == first),
     ]
     more = [
         f"Few tasks can show only large differences: p < 0.05 takes at least {FEWEST_CHANGED} tasks that one arm "
@@ -266,7 +266,7 @@ def limits(
         if refines
         else "",
         *of_kind.limits,
-        *(f"`{task_set.name}`: {task_set.caveat}" for task_set in sets if task_set.caveat and task_set.name != first),
+        *(f"`{task_set.name}`: {task_set.caveats}" for task_set in sets if task_set.caveats and task_set.name != first),
     ]
     unfolded, rest = ("\n".join(f"- {item}" for item in some if item) for some in (items, more))
     return ["## Limitations", unfolded, folded("More limitations", rest)]

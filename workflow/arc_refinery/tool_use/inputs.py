@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from arc_refinery.config.inputs import Paths, adapters, rows_files
+from arc_refinery.config.inputs import Paths, adapters
 from arc_refinery.config.loading import domain_sources
 from arc_refinery.tool_use.config import Questions, ToolChoice, ToolUse
 
@@ -30,18 +30,12 @@ def report_inputs(experiment: ToolUse) -> Paths:
 def rows_of(experiment: ToolUse, name: str) -> Paths:
     """The files that a set of questions is read from."""
     questions = experiment.sets[name]
-    only = [*([questions.only] if questions.only else []), *_modules(questions)]
-    path = Path(questions.path or "")
-    if questions.source == "file" and path.is_dir():
-        from arc_refinery.arc.kaggle import task_files  # imports pyarrow
-
-        return [*map(str, task_files(path)), *only]
-    return [*rows_files(experiment, questions), *only]
+    return [*questions.files_read(experiment), *_modules(questions)]
 
 
 def _modules(*sets: Questions) -> Paths:
     """The modules of domains of the user's own."""
-    return [str(path) for form in sorted({questions.form for questions in sets}) for path in domain_sources(form)]
+    return [str(path) for name in sorted({questions.domain for questions in sets}) for path in domain_sources(name)]
 
 
 def training_questions(experiment: ToolUse) -> Paths:

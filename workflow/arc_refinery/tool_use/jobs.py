@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from arc_refinery.config import EPISODES, EVALUATION, TUNING
-from arc_refinery.config.inputs import with_local_path
+from arc_refinery.config import EPISODES, EVALUATION, REPORT, TUNING
 from arc_refinery.jobs import Job, job, local, only, paid_in, sampling_model, trained_model, without
 from arc_refinery.tool_use import inputs as inputs
 from arc_refinery.tool_use.config import ToolChoice, ToolUse
@@ -23,8 +22,8 @@ from arc_refinery.tool_use.inputs import sft_inputs as sft_inputs
 
 
 def questions(experiment: ToolUse, name: str) -> Job:
-    rows = without(with_local_path(experiment, experiment.sets[name]), TUNING, EPISODES)
-    return job(experiment, questions=rows, sandbox=experiment.sandbox, seed=experiment.seed)
+    questions = without(experiment.sets[name].completed(experiment), TUNING, EPISODES, REPORT)
+    return job(experiment, questions=questions, sandbox=experiment.sandbox)
 
 
 def conversations(experiment: ToolUse) -> Job:

@@ -7,12 +7,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from arc_refinery import records
 from arc_refinery.config import (
     EPISODES,
     EVALUATION,
+    REPORT,
     TUNING,
     Guard,
     Lora,
@@ -24,6 +25,7 @@ from arc_refinery.config import (
     Share,
     marked,
 )
+from arc_refinery.domains.domain import Split
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.outputs import Writes, records_file
@@ -53,9 +55,8 @@ Tools = tuple[ToolChoice, ...]
 def questions(
     questions: Questions,
     sandbox: Sandbox,
-    seed: Seed,
     *,
-    split: Literal["train", "heldout"],
+    split: Split,
     heldout: Files = (),
     output: Annotated[Path, Writes(records_file, "questions")],
 ) -> None:
@@ -66,7 +67,7 @@ def questions(
     from arc_refinery.tool_use.questions.sources import questions_of, without_heldout
 
     left_out: Counter[str] = Counter()
-    read = list(questions_of(questions, split, seed, sandbox, left_out))
+    read = list(questions_of(questions, split, sandbox, left_out))
     for reason, n in left_out.items():
         logging.warning("%d rows give no question: %s", n, reason)
     held_out = (question for path in heldout for question in records.read(path, Question))
@@ -74,13 +75,13 @@ def questions(
     for reason, n in sorted(reasons.items()):
         logging.warning("%d questions were left out: %s", n, reason)
     if not unseen:
-        raise InputError(
-            f"{questions.path or questions.name}: all of its {len(read)} questions are held out. Choose other data"
-        )
-    settings = {"questions": questions.model_dump(exclude=marked(Questions, TUNING, EPISODES)), "split": split}
+        raise InputError(f"{questions.name}: all of its {len(read)} questions are held out. Choose other data")
+    exclude = marked(type(questions), TUNING, EPISODES, REPORT)
+    settings = {"questions": questions.model_dump(exclude=exclude), "split": split}
     notes: dict[str, Any] = {"n_held_out": len(read) - len(unseen), "left_out": dict(left_out)}
     if reasons:
         notes["held_out"] = reasons
+    seed = getattr(questions, "seed", None) or 0
     records.write(output, Question, unseen, seed, settings, lambda: notes)
 
 

@@ -38,7 +38,7 @@ from arc_refinery.domains.arc.prompts import (
 from arc_refinery.domains.arc.prompts.learning import tasks_of_rows
 from arc_refinery.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.domains.arc.report import words
-from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result
+from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result, Split
 from arc_refinery.domains.prompts import extract_code, has_closed_code
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.programs import likeness
@@ -104,10 +104,8 @@ class Domain(domain.Domain):
     ) -> Iterator[pa.Table]:
         return sources.training_tables(problems, n_wanted, seed, n_jobs, left_out)
 
-    def tasks_of_set(
-        self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
-    ) -> Iterator[Task]:
-        return sources.tasks_of_set(task_set, max_cells or sources.MAX_CELLS, left_out)
+    def tasks_of_set(self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, split: Split) -> Iterator[Task]:
+        return sources.tasks_of_set(task_set, left_out, split)
 
     def tasks_in_messages(self, path: Path, template: str, n_rows: int | None) -> Iterator[Task]:
         return tasks_of_rows(path, load_template(template), n_rows)

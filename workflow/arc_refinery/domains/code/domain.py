@@ -21,7 +21,7 @@ from arc_refinery.domains.code.config import FORMS, PLAIN, REWARDS, TEXTS, Probl
 from arc_refinery.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.domains.code.tasks import CodeTask, LeftOutRows, described
 from arc_refinery.domains.code.wording import Wording, load_wording, save_wording
-from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result
+from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result, Split
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
@@ -40,7 +40,7 @@ class Domain(domain.Domain):
         yield from records.tables(CodeTask, self._usable(problems, sandbox, n_jobs, left_out.problems))
 
     def tasks_of_set(
-        self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, max_cells: int | None
+        self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, split: Split
     ) -> Iterator[CodeTask]:
         return self._usable(task_set, sandbox, 1, left_out, task_set.first_row)
 

@@ -8,6 +8,7 @@ The number is hidden: no prompt and no feedback depends on it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,15 +20,18 @@ from arc_refinery import grades
 from arc_refinery.answers import final_number, marked_number
 from arc_refinery.asserts.rows import plain_words
 from arc_refinery.calculator import CalculatorError, calculate
+from arc_refinery.config import Sandbox
 from arc_refinery.domains import domain
-from arc_refinery.domains.domain import NOT_SHOWN, Answer, Question
-from arc_refinery.domains.gsm8k.generator import ProblemSplit, gsm8k_row
+from arc_refinery.domains.domain import NOT_SHOWN, Answer, Question, Split
+from arc_refinery.domains.gsm8k.config import TaskSet
+from arc_refinery.domains.gsm8k.generator import gsm8k_row
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.programs import after_thought
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Status
+from arc_refinery.seeding import stream_seed
 
 REQUEST = "Write each calculation as `2 * 3 = 6`. End your answer with `#### ` and the number, for instance `#### 42`."
 _MARKED = re.compile(r"<<[^<>]*>>")  # the data set's calculations
@@ -94,9 +98,15 @@ class Domain(domain.Domain):
             raise InputError(f"{where}: field 'answer' ends in {last!r:.60}; expected a last line like '#### 72'")
         return Problem(task_id, text, number.strip(), solution.rstrip())
 
-    def generated(self, split: ProblemSplit, levels: Sequence[int], n: int, seed: int) -> Iterator[Problem]:
-        """Yield generated problems of these levels, in turn."""
-        for number in range(n):
+    def tasks_of_set(
+        self, task_set: TaskSet, left_out: Counter[str], sandbox: Sandbox, split: Split
+    ) -> Iterator[Problem]:
+        if task_set.source != "generator":
+            yield from super().tasks_of_set(task_set, left_out, sandbox, split)
+            return
+        levels, first = task_set.levels, task_set.first_row
+        seed = stream_seed(task_set.seed or 0, task_set.name)  # otherwise two sets would have the same problems
+        for number in range(first, first + int(task_set.n_tasks or 0)):
             name = f"{number:06d}"
             yield self.task(gsm8k_row(levels[number % len(levels)], split, seed, number), name, name)
 

@@ -11,6 +11,7 @@ from typing import Literal
 from arc_refinery.seeding import stream_seed
 
 ProblemSplit = Literal["train", "heldout"]
+LEVELS = (1, 2, 3)  # difficulty
 
 _HELD_OUT_ONE_IN = 8
 

@@ -197,11 +197,14 @@ class Refining(Compared[Arm]):
         return n, self.sampling.max_output_tokens
 
     def sources(self) -> Iterable[Download | None]:
-        return [*super().sources(), *([self.problems.download] if self.problems else [])]
+        of_sets = [download for task_set in self.evaluation.sets for download in task_set.downloads]
+        return [*super().sources(), *([self.problems.download] if self.problems else []), *of_sets]
 
     def trained_on(self) -> Iterable[Download | None]:
-        uses_parts = set(self.training_tasks) & set(self.part_names)
-        return [self.problems.download] if self.problems and uses_parts else []
+        named = set(self.training_tasks)
+        problems = [self.problems.download] if self.problems and named & set(self.part_names) else []
+        sets = [task_set for task_set in self.evaluation.sets if task_set.name in named]
+        return [*problems, *(download for task_set in sets for download in task_set.downloads)]
 
     @property
     def part_names(self) -> list[str]:
@@ -210,18 +213,9 @@ class Refining(Compared[Arm]):
     def kept_steps(self, run: str) -> list[int]:
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
 
-    def files_of_set(self, tasks: str) -> list[str]:
-        """Files that the tasks of an evaluation set are made from."""
-        return self.evaluation_set(tasks).files_read()
-
-    def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        """Settings of the stage that makes the tasks of an evaluation set."""
-        return {"task_set": self.evaluation_set(tasks)}
-
     def decisive_settings(self, name: str) -> dict[str, Any]:
-        settings = self.settings_of_set(name)
-        task_set = settings.pop("task_set")
-        return {**settings, **task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))}
+        task_set = self.evaluation_set(name).completed(self)
+        return task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:

