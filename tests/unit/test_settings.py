@@ -52,6 +52,7 @@ VALUES: dict[str, list[Any]] = {
     "extra_body": [{"effort": "high"}],
     "colors": [[f"colour-{n}" for n in range(10)]],
     "compare": [["small", "other"]],
+    "domain": ["text"],
     "comparisons": [[["refine-trained", "refine-base"]]],
     "form": ["residual", "text"],
     "path": ["workflow/models/tiny-tools", "workflow/models/tiny"],
@@ -64,6 +65,7 @@ VALUES: dict[str, list[Any]] = {
     "tool": ["python", "tests/handmade.py:other"],
     "tools": [[{"tool": "calculator"}]],
 }
+SETS = ("evaluation.sets", "data.heldout")
 # Keys that no job is given, and the files that read them
 READ_BY = {
     "kind": ["Snakefile"],
@@ -72,8 +74,8 @@ READ_BY = {
     "evaluation.comparisons": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.primary": ["workflow/arc_refinery/refining/config/experiment.py"],
     "evaluation.reference_logprobs": ["workflow/arc_refinery/refining/inputs.py"],
-    "evaluation.sets.caveat": ["workflow/arc_refinery/reporting/report.py"],
-    "evaluation.sets.validation": ["workflow/arc_refinery/reporting/report.py"],
+    **{f"{sets}.validation": ["workflow/arc_refinery/reporting/report.py"] for sets in SETS},
+    **{f"{sets}.caveat": ["workflow/arc_refinery/refining/config/tasks.py"] for sets in SETS},
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
         for job in ("cpu", "sample", "train")
@@ -156,6 +158,7 @@ def test_a_key_changes_what_its_mark_says(base: str, variants: dict[str, Changes
         planned_before = planned(before)
         for place, field, value in settings(before):
             key = re.sub(r"^data\.\w+\.tools\.", "tools.", re.sub(r"\.\d+\b", "", place))
+            key = re.sub(r"^data\.train\.", "data.heldout.", key)
             places.add(key)
             sections |= {key[: dot.start()] for dot in re.finditer(r"\.", key)}
             if key in with_effect:

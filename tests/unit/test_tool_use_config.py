@@ -269,8 +269,8 @@ def test_a_file_for_a_folder_and_a_folder_for_a_file_are_named(content: Content,
     with pytest.raises(ConfigError) as caught:
         check_files(validate_experiment(content, "mine.yaml", ToolUse), "mine.yaml")
     assert str(caught.value).splitlines() == [
-        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of MBPP, HumanEval, or your own "
-        "(docs/your-own.md)",
+        f"mine.yaml: data.train.0.path: {tmp_path} is a folder; expected a file of rows of MBPP, HumanEval, or your "
+        "own (docs/your-own.md)",
         f"mine.yaml: data.heldout.0.path: {tmp_path} is a folder; expected a file of rows",
         f"mine.yaml: data.files: {__file__} is a file; expected a folder with one folder per question",
     ]

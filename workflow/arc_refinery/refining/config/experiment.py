@@ -58,7 +58,7 @@ class Refining(Compared[Arm]):
     kind: Literal["refining"] = Field("refining", description="Kind of experiment: learn to refine incorrect programs.")
     domain: Line = Field(
         description="What is refined: `arc`, `code`, `gsm8k`, `text`, or the package of a domain of your own, which "
-        "has the keys of `gsm8k`, as `text` has."
+        "has the keys of `text`."
     )
     executes_tasks: ClassVar[bool] = False  # whether only executing a task's own program tells if it can be used
     refines_errors: ClassVar[bool] = False  # default of refinement.include_errors
