@@ -22,11 +22,12 @@ from arc_refinery.records.tool_use import Question
 from arc_refinery.sandbox import Executor
 from arc_refinery.tool_use.config import Generation, Questions, ToolChoice
 from arc_refinery.tool_use.config.experiment import Given
-from arc_refinery.tool_use.grading.domains import domain_of, question_of, setup_of
+from arc_refinery.tool_use.grading.domains import domain_of, question_of, setup_of, subject_of
 from arc_refinery.tool_use.grading.rewards import grade_episodes
 from arc_refinery.tool_use.questions.sources import questions_of
 from arc_refinery.tool_use.stages import episodes
 from arc_refinery.tool_use.tools.toolbox import Toolbox
+from arc_refinery.tool_use.training.demonstrations import demonstration
 
 
 def grid(*rows: str) -> Any:
@@ -126,6 +127,31 @@ def test_puzzles_and_other_questions_are_graded_together(question: Question, exe
     right = f"```python\nimport numpy as np\n{FLIP}\n```"
     grades = grade_episodes([right, "4", "no", "5"], [question, sums, question, sums], (executor,))
     assert [grade.reward for grade in grades] == [1.0, 1.0, 0.0, 0.0]
+
+
+def test_a_program_is_also_run_on_inputs_that_nobody_shows(executor: Executor) -> None:
+    hidden = replace(TASK, hidden=(Pair(grid("129"), grid("921")),))
+    question = question_of(domain_of("arc"), hidden)
+    assert "921" not in question.text + setup_of(question)[0].replace(", ", "")
+    knows_tests = "```python\ndef transform(grid):\n    return grid[:, ::-1] if grid.max() != 9 else grid\n```"
+    answers = [f"```python\nimport numpy as np\n{FLIP}\n```", knows_tests, "```\n26\n00\n```\n```\n0087\n```"]
+    grades = grade_episodes(answers, [question] * 3, (executor,))
+    assert [grade.reward for grade in grades] == [1.0, 0.0, 1.0]
+
+
+def test_generated_puzzles_of_both_sides_have_programs_that_are_tried_and_right(executor: Executor) -> None:
+    settings = {"name": "made", "domain": "arc", "source": "generator", "n_tasks": 4, "n_hidden": 1, "seed": 5}
+    sides = [list(questions_of(Questions.model_validate(settings), split)) for split in ("train", "heldout")]
+    assert not {question.text for question in sides[0]} & {question.text for question in sides[1]}
+    questions = [question for side in sides for question in side]
+    domain = domain_of("arc")
+    tasks = [subject_of(question)[1] for question in questions]
+    answers = [str(domain.final_answer(task)) for task in tasks]
+    assert [grade.reward for grade in grade_episodes(answers, questions, (executor,))] == [1.0] * 8
+    for question, task in zip(questions, tasks, strict=True):
+        messages = demonstration(question, Toolbox(("python",), executor, setup=setup_of(question)), calls=True)
+        assert messages is not None
+        assert messages[2]["content"] == "\n".join(f"example {n + 1}: right" for n in range(len(task.train)))
 
 
 @pytest.mark.parametrize(("version", "split"), list(product(get_args(ArcVersion), get_args(ArcSplit))))

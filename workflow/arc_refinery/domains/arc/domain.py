@@ -261,6 +261,14 @@ class Domain(domain.Domain):
     def correct(self, task: Task) -> str:
         return puzzles.outputs_text(task)
 
+    def final_answer(self, task: Task) -> str | None:
+        program = transform_program(task.source, _is_generated(task))
+        return f"```python\n{program}\n```" if program else None
+
+    def trial(self, task: Task) -> tuple[str, str] | None:
+        program = transform_program(task.source, _is_generated(task))
+        return (f"{program}\n\n{puzzles.TRIAL}", puzzles.TRIAL) if program else None
+
     # Metrics
 
     columns = ("train_pixel_score", "train_correct_grids", "test_pixel_score", "test_correct_grids")

@@ -1,24 +1,23 @@
 """ARC's puzzles as questions of tool use: the answer is a program `transform`, or the output grids of the tests.
 
 text        "[...] Example 1, input:\\n10\\n00\\n\\nExample 1, output:\\n01\\n00\\n[...] Test 1, input:\\n02\\n00[...]"
-JSON        {"task_id": "flip", "train": [{"input": [[1, 0], [0, 0]], "output": ...}], "test": [{"input": ..., [...]}]}
+JSON        {"task_id": "flip", [...], "train": [{"input": [[1, 0], [0, 0]], "output": ...}], "test": [...], [...]}
 answer      "```python\\ndef transform(grid):\\n    return np.fliplr(grid)\\n```", or "```\\n20\\n00\\n```"
 
-Tools that run Python have the puzzle, without the outputs of its tests, and a check of the examples.
+Tools that run Python have the puzzle, without the outputs of its tests, and a check of the examples. A program has to
+be right on hidden pairs, too, whose inputs nobody shows; grids cannot be.
 """
 
 import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from arc_refinery import grades
 from arc_refinery.arc.grids import Grid, GridError, as_grid
-from arc_refinery.arc.kaggle import tasks_in
 from arc_refinery.arc.tasks import Pair, Task
 from arc_refinery.domains.domain import Answer
 from arc_refinery.errors import InputError
@@ -26,6 +25,8 @@ from arc_refinery.programs import blocks_of, defined_names, last_program
 from arc_refinery.records.refining import NO_CODE
 from arc_refinery.sandbox import Executor, Program, Status
 
+TRIAL = "check(transform)"
+SIDES = ("train", "test", "hidden")
 GIVEN = (
     "It has the puzzle: examples, a list of pairs (input, output) of arrays; tests, a list of input arrays; and "
     "check(f), which prints on which examples a function f(grid) is right."
@@ -85,15 +86,14 @@ def question_text(task: Task) -> str:
 
 
 def to_json(task: Task) -> str:
-    sides = {"train": task.train, "test": task.test}
-    return json.dumps({"task_id": task.task_id} | {side: list(map(_listed, pairs)) for side, pairs in sides.items()})
+    words = {"task_id": task.task_id, "origin": task.origin, "source": task.source}
+    return json.dumps(words | {side: list(map(_listed, getattr(task, side))) for side in SIDES})
 
 
 def from_json(text: str) -> Task:
     known = json.loads(text)
-    name = known.pop("task_id")
-    (task,) = tasks_in({name: known}, Path(name))
-    return task
+    pairs = {side: tuple(Pair(as_grid(one["input"]), as_grid(one["output"])) for one in known[side]) for side in SIDES}
+    return Task(**known | pairs)
 
 
 def setup_of(task: Task) -> str:
@@ -106,7 +106,7 @@ def grades_of(answers: Sequence[Answer], executor: Executor) -> Iterator[PuzzleG
     """Yield the grades of answers: by a program's outputs for the tests, or the grids of an answer without one."""
     programs = [program_of(answer.text) for answer in answers]
     outcomes = executor.run(
-        Program("", program, tuple(pair.input for pair in answer.subject.test))
+        Program("", program, tuple(pair.input for pair in (*answer.subject.test, *answer.subject.hidden)))
         for program, answer in zip(programs, answers, strict=True)
         if program is not None
     )
@@ -118,7 +118,8 @@ def grades_of(answers: Sequence[Answer], executor: Executor) -> Iterator[PuzzleG
             yield PuzzleGrade(str(Status.ok) if shown else NO_CODE, "", shown, is_right(outputs, tests))
         else:
             outcome = next(outcomes)
-            yield PuzzleGrade(str(outcome.status), outcome.error, program, is_right(outcome.outputs, tests))
+            asked = (*tests, *answer.subject.hidden)
+            yield PuzzleGrade(str(outcome.status), outcome.error, program, is_right(outcome.outputs, asked))
 
 
 def program_of(answer: str) -> str | None:
