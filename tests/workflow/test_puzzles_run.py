@@ -59,7 +59,7 @@ def test_puzzles_run_to_a_report(tmp_path: Path):
         "model": {"path": "results/answers-2.jsonl", "backend": "answers", "window": 8192},
         "sampling": {"max_output_tokens": 512, "batch_size": 1},
         "evaluation": {
-            "sets": [{key: value for key, value in tasks.items() if key != "form"}],
+            "sets": [{key: value for key, value in tasks.items() if key != "domain"}],
             "arms": [{"name": "refine", "turns": [turn, turn]}],
         },
     }

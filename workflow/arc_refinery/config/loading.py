@@ -24,6 +24,7 @@ _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
 # Packages of what experiments are about
 DOMAINS = {name: f"arc_refinery.domains.{name}" for name in ("arc", "code", "gsm8k", "text")}
+EXPERIMENT = "config:Experiment"  # of a package of either sort
 
 
 @overload
@@ -83,7 +84,15 @@ def domain_sources(domain: str) -> list[Path]:
 
 def experiment_class(kind: str, domain: str) -> Any:
     """Load the class of the experiments of a kind; those of refining depend on the domain. Raises `ConfigError`."""
-    return domain_part(domain, "config:Experiment") if kind == "refining" else part(kind, "config:Experiment")
+    if kind == "refining":
+        key, value, base, own = "domain", domain, "refining.config.RowsExperiment", domain_part(domain, EXPERIMENT)
+    else:
+        key, value, base, own = "kind", kind, "config.Experiment", part(kind, EXPERIMENT)
+    if not isinstance(own, type) or not issubclass(own, Experiment) or key not in own.model_fields:
+        raise ConfigError(
+            f"{key} is {value}, but its {EXPERIMENT} is not a subclass of arc_refinery.{base} (docs/development.md)"
+        )
+    return own
 
 
 def _part(key: str, built_in: Mapping[str, str], package: str, name: str) -> Any:
@@ -111,17 +120,9 @@ def _kind(config: Mapping[str, Any], origin: str) -> type[Experiment]:
                 f"{origin}: {key} is {name!r:.100}; expected {', '.join(built_in)}, or the package of a {key}"
             )
     try:
-        own = experiment_class(kind, domain)
+        own: type[Experiment] = experiment_class(kind, domain)
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from None
-    key, value, base = "kind", kind, "config.Experiment"
-    if kind == "refining":
-        key, value, base = "domain", domain, "refining.config.RowsExperiment"
-    if not isinstance(own, type) or not issubclass(own, Experiment) or key not in own.model_fields:
-        raise ConfigError(
-            f"{origin}: {key} is {value}, but its config:Experiment is not a subclass of arc_refinery.{base} "
-            "(docs/development.md)"
-        )
     return own
 
 
