@@ -61,7 +61,8 @@ def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> 
         turn_starts = [end - 1 for end in curve.turn_ends]
         axes.plot(xs[turn_starts], solved[turn_starts], color=color, linestyle="", marker="o", markersize=5)
         ends.append(LineEnd(f"{titles[name]}\n{estimate_text(curve.solved)}", xs[-1], solved[-1], color))
-    axes.set(xlabel=label, ylabel="tasks solved (%)", ylim=(0, None), xlim=(0, None))
+    axes.set(xlabel=label, ylabel="tasks solved (%)", xlim=(0, None))
+    axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))  # not 0.05 % where nothing is solved
     axes.xaxis.set_major_locator(MaxNLocator(integer=x == "budget"))
     axes.set_title(title, loc="left")
     label_line_ends(axes, ends)
