@@ -100,7 +100,6 @@ TOOL_USE: dict[str, Changes] = {
         "data.heldout.1": {"name": "own", "domain": "arc", "source": "kaggle", "path": "a.json", "solutions": "b"}
     },
     "generated sums": {"data.heldout.1": GENERATED | {"name": "more", "domain": "gsm8k"}},
-    "two rules": {"data.heldout.1": {"name": "pairs", "domain": "code", "source": "two-rules", "n_tasks": 4}},
 }
 
 

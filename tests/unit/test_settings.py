@@ -66,6 +66,7 @@ VALUES: dict[str, list[Any]] = {
     "tools": [[{"tool": "calculator"}]],
 }
 SETS = ("evaluation.sets", "data.heldout")
+REFUSED = ("n_revealed", "two_rules")  # by tool use
 # Keys that no job is given, and the files that read them
 READ_BY = {
     "kind": ["Snakefile"],
@@ -76,6 +77,8 @@ READ_BY = {
     "evaluation.reference_logprobs": ["workflow/arc_refinery/refining/inputs.py"],
     **{f"{sets}.validation": ["workflow/arc_refinery/reporting/report.py"] for sets in SETS},
     **{f"{sets}.caveat": ["workflow/arc_refinery/refining/config/tasks.py"] for sets in SETS},
+    # refused
+    **{f"data.heldout.{name}": ["workflow/arc_refinery/tool_use/config/experiment.py"] for name in REFUSED},
     **{
         f"resources.{job}.{name}": ["rules/common.smk", "workflow/arc_refinery/config/experiment.py"]
         for job in ("cpu", "sample", "train")

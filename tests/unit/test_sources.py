@@ -642,6 +642,19 @@ def test_hidden_pairs_of_a_generated_set_are_new_inputs_of_the_same_program():
         assert len({(pair.input.shape, pair.input.tobytes()) for pair in task.pairs}) == len(task.pairs)
 
 
+def test_a_generated_set_has_as_many_tasks_as_it_asks_for_however_few_are_small_enough():
+    settings = {"name": "small", "source": "generator", "n_tasks": 5}
+    left_out: Counter[str] = Counter()
+    tasks = list(tasks_of_set(TaskSet.model_validate(settings | {"max_cells": 100}), left_out))
+    assert len(tasks) == 5 and left_out.total() > 0
+    assert max(sum(grid.size for pair in task.pairs for grid in (pair.input, pair.output)) for task in tasks) <= 100
+    assert (
+        list(tasks_of_set(TaskSet.model_validate(settings | {"max_cells": 3}), Counter())) == []
+    )  # and comes to an end
+    with pytest.raises(ValidationError, match="max_cells is for tasks of one rule"):
+        TaskSet.model_validate(settings | {"n_tasks": 4, "two_rules": 2, "max_cells": 100})
+
+
 def n_lines(source: str) -> int:
     body = source.partition("def main(grid):\n")[2].partition("    return grid")[0]
     return len([line for line in body.splitlines() if line.startswith("    ") and line[4] != " "])

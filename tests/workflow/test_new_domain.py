@@ -110,7 +110,10 @@ def test_its_config_runs_with_decided_answers(tmp_path: Path):
     assert solved(results) == {"independent": 1, "refine": 2, "twin": 2}
 
     run(checkout.folder, "snakemake", "--cores", "2", "--configfile", WITH_TOOLS, "--quiet", "rules")
-    assert solved(results.with_name("print-sums-with-tools")) == {"plain": 1, "with-python": 1}
+    with_tools = results.with_name("print-sums-with-tools")
+    assert solved(with_tools) == {"plain": 1, "with-python": 1}
+    for name in (results, with_tools):
+        assert "Domain `print_sums`: modules with the hash `" in name.with_suffix(".md").read_text()
 
     answers = checkout.folder / "mine/print_sums/answers.jsonl"
     answers.write_text(answers.read_text().replace("print(n * n)", "print(n)"))  # what was sampled is sampled again

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from arc_refinery.config.base import Name, PositiveInt, Strict, run_and_step
+from arc_refinery.config.base import EPISODES, REPORT, TUNING, Name, PositiveInt, Strict, marked, run_and_step
 from arc_refinery.config.experiment import Experiment
 from arc_refinery.config.sampling import ModelConfig
 from arc_refinery.config.training import SFT, TRAINED
@@ -118,7 +118,7 @@ class Compared(Experiment, Generic[AnyArm]):
 
     @property
     def evaluated_sets(self) -> Sequence[Any]:
-        """The sets that the arms are compared on; each has `name`, `validation`, `caveat` and `note`."""
+        """The sets that the arms are compared on; each has `name`, `validation`, `caveats` and `note`."""
         raise NotImplementedError
 
     @property
@@ -127,7 +127,9 @@ class Compared(Experiment, Generic[AnyArm]):
 
     def decisive_settings(self, name: str) -> dict[str, Any]:
         """All that decides which tasks a set has, for messages."""
-        raise NotImplementedError
+        task_set = next(evaluated for evaluated in self.evaluated_sets if evaluated.name == name).completed(self)
+        settings: dict[str, Any] = task_set.model_dump(exclude=marked(type(task_set), TUNING, EPISODES, REPORT))
+        return settings
 
     @cached_property
     def compared(self) -> list[tuple[str, str]]:

@@ -249,6 +249,8 @@ def _similar_key(section: type[BaseModel], place: Sequence[str | int]) -> str:
     """Ask whether a known key was meant: of the same section, or that of another one with this name."""
     *sections, name = map(str, place)
     siblings = _keys_at(section, sections)
+    if name in siblings:  # `Questions.variants`
+        return "it belongs to another domain"
     initials = [key for key in siblings if "".join(word[0] for word in key.split("_")) == name]
     for key in [*get_close_matches(name, siblings, 1), *initials][:1]:
         return f"did you mean {'.'.join([*sections, key])}?"
@@ -261,6 +263,7 @@ def _keys_at(section: type[BaseModel], place: Sequence[str | int]) -> list[str]:
     here = [section]
     for part in map(str, place):  # an index, or a name that the user chose, is not a field
         here = [inner for model in here if part in model.model_fields for inner in sections_in(model, part)] or here
+    here += [variant for model in here for variant in getattr(model, "variants", list)()]
     return list(dict.fromkeys(key for model in here for key in model.model_fields))
 
 

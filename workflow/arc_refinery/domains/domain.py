@@ -37,6 +37,7 @@ from arc_refinery.evaluation.attempts import NAMES
 from arc_refinery.evaluation.metrics import PASS_RATE, PROGRAMS, SOLVED, Metric
 from arc_refinery.grades import REWARDS, Grade
 from arc_refinery.models.chat import Message
+from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
 
@@ -206,6 +207,8 @@ class Domain:
 
     def all_of_set(self, task_set: Any, left_out: Counter[str], sandbox: Sandbox, split: Split) -> Iterator[Any]:
         """Yield them; raise `InputError` at their end if they are fewer than the set's `n_tasks`."""
+        if getattr(task_set, "source", "") == "hub":
+            raise InputError(f"{task_set.name}: {FETCH_FIRST}")
         n_tasks = 0
         for n_tasks, task in enumerate(self.tasks_of_set(task_set, left_out, sandbox, split), 1):  # noqa: B007
             yield task

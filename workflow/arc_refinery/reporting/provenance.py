@@ -54,7 +54,7 @@ def section(experiment: Experiment, folder: Path) -> list[str]:
     arms = getattr(getattr(experiment, "evaluation", None), "seeds", ())
     seeds: dict[str, Sequence[int]] = {"experiment": (experiment.seed,), "arms": arms, "training": trainings}
     evaluated: Sequence[Any] = getattr(experiment, "evaluated_sets", ())
-    domains = {getattr(task_set, "form", getattr(experiment, "domain", "")) for task_set in evaluated}
+    domains = {getattr(task_set, "domain", getattr(experiment, "domain", "")) for task_set in evaluated}
     own = {name: sources for name in sorted(domains) if (sources := domain_sources(name))}  # not built in
     named = "; ".join(f"{what} {', '.join(map(str, values))}" for what, values in seeds.items() if values)
     return [

@@ -62,7 +62,7 @@ def questions(
 ) -> None:
     """Generate or read a set of questions; a task of `code` is one only if its own program passes its tests.
 
-    The generator trains on 7 texts of 8. Questions of the sets `heldout` are removed from this one.
+    A generator makes other ones to train on than to hold out. Questions of the sets `heldout` are removed.
     """
     from arc_refinery.tool_use.questions.sources import questions_of, without_heldout
 
@@ -107,8 +107,7 @@ class Offer:
 
     def modules(self) -> list[str]:
         """Modules that programs of calls, and programs that are answers, may import because of the tool `python`."""
-        is_offered = any(choice.tool == "python" for choice in self._all())
-        return PYTHON_MODULES if is_offered or self.modules_of_python else []
+        return PYTHON_MODULES if self.modules_of_python else []
 
     def files_hash(self) -> str:
         """Hash of all that tools read, and of settings that no schema shows; empty if there is nothing."""

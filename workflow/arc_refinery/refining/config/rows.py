@@ -39,8 +39,3 @@ class RowsSet(TaskSet, RowsFile):
 
 class RowsExperiment(Refining):
     evaluation: Evaluation[RowsSet] = Field(description=Refining.model_fields["evaluation"].description)
-
-    def evaluation_set(self, name: str) -> RowsSet:
-        task_set = super().evaluation_set(name)
-        assert isinstance(task_set, RowsSet)
-        return task_set

@@ -20,9 +20,7 @@ from arc_refinery.config.arms import BaseArm, Compared, Primary
 from arc_refinery.config.base import (
     EPISODES,
     EVALUATION,
-    REPORT,
     ROWS,
-    TUNING,
     ConfigError,
     Line,
     Mass,
@@ -36,7 +34,6 @@ from arc_refinery.config.base import (
     Text,
     check_names,
     faults_in,
-    marked,
 )
 from arc_refinery.config.experiment import SampledTogether, TrainedRow, Wanted
 from arc_refinery.config.loading import DOMAINS, domain_part, experiment_class
@@ -47,7 +44,7 @@ from arc_refinery.config.sampling import Sandbox
 from arc_refinery.config.training import Methods
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import Download
-from arc_refinery.refining.config import TaskSet
+from arc_refinery.refining.config import RowsSet, TaskSet
 from arc_refinery.tool_use.config.rewards import REWARDS, ToolGrpo
 from arc_refinery.tool_use.config.tool_signatures import signatures
 
@@ -126,25 +123,41 @@ class Questions(TaskSet):
         domain = value.get("domain", value.get("form"))  # its earlier name, which `GONE` explains
         if not isinstance(domain, str):
             return check({key: value[key] for key in value if key in cls.model_fields})
-        try:
-            own: type[Self] = questions_class(domain)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None
+        own: type[Self] = questions_class(domain)
         return own.model_validate(value)
+
+    @model_validator(mode="after")
+    def _nothing_is_revealed(self) -> Self:
+        given = {key: getattr(self, key, None) for key in ("n_revealed", "two_rules")}
+        given["source is `two-rules`, which"] = getattr(self, "source", "") == "two-rules"
+        for key in given:
+            if given[key]:
+                raise ValueError(f"{key} is about what feedback reveals, and tool use gives none; remove it")
+        return self
+
+    @classmethod
+    def variants(cls) -> list[Any]:
+        """The classes of built-in domains."""
+        return [questions_class(domain) for domain in DOMAINS]
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
         if cls is not Questions:
             return dict(handler(core_schema))
-        return {"anyOf": [handler(questions_class(domain).__pydantic_core_schema__) for domain in DOMAINS]}
+        own: Any = create_model(Questions.__name__, __base__=(Questions, RowsSet))  # of a package of the user
+        return {"anyOf": [handler(variant.__pydantic_core_schema__) for variant in (*cls.variants(), own)]}
 
 
 @cache
 def questions_class(domain: str) -> Any:
     """Return the class of sets of a domain's tasks. Raises `ConfigError`."""
     task_set = experiment_class("refining", domain).section_types()["task_set"]
+    if clash := sorted({"domain", "tools"} & task_set.model_fields.keys()):
+        raise ConfigError(f"domain {domain}: its sets have the key {clash[0]}, which sets of tool use have; rename it")
     name = f"{domain.rpartition('.')[2].capitalize()}{Questions.__name__}"
-    return create_model(name, __base__=(Questions, task_set), __module__=__name__)
+    key = Questions.model_fields["domain"]
+    kind: Any = Literal[domain] if domain in DOMAINS else Line
+    return create_model(name, __base__=(Questions, task_set), __module__=__name__, domain=(kind, key))
 
 
 class QuestionSets(Strict):
@@ -314,8 +327,9 @@ class ToolUse(Compared[ToolArm]):
             except InputError as error:
                 faults.append(str(error))
         for arm in self.arms:
-            given_sets = () if arm.given == "own" else self.data.heldout  # to load a domain imports what only jobs need
-            bare = [one.name for one in given_sets if not domain_part(one.domain, "domain:Domain").given_to_tools]
+            # of one's own, the job refuses it: planning may not import it
+            known = [held for held in self.data.heldout if arm.given != "own" and held.domain in DOMAINS]
+            bare = [held.name for held in known if not domain_part(held.domain, "domain:Domain").given_to_tools]
             faults += [
                 f"evaluation.arms: {arm.name} has given: {arm.given}, but the set {name} gives its tools nothing; "
                 "remove it"
@@ -355,10 +369,6 @@ class ToolUse(Compared[ToolArm]):
     def evaluated_sets(self) -> tuple[Questions, ...]:
         return self.data.heldout
 
-    def decisive_settings(self, name: str) -> dict[str, Any]:
-        questions = self.sets[name].completed(self)
-        return questions.model_dump(exclude=marked(type(questions), TUNING, EPISODES, REPORT))
-
     @cached_property
     def compared(self) -> list[tuple[str, str]]:
         """Each arm with the first one, and those that differ only in adapter or only in tools with each other."""
@@ -387,7 +397,8 @@ class ToolUse(Compared[ToolArm]):
         """Of each set: the share of right episodes, of the arm to show against the first one."""
         first = next(iter(self.repetitions))
         pair = (self.arm_to_show, first)
-        return [Primary(set=name, arms=pair, turn=1) for name in self.set_names if self.arm_to_show != first]
+        sets = [held.name for held in self.data.heldout if not held.validation]
+        return [Primary(set=name, arms=pair, turn=1) for name in sets if self.arm_to_show != first]
 
     @property
     def most_answers(self) -> tuple[int, int] | None:

@@ -8,8 +8,6 @@ from typing import Any
 from arc_refinery.asserts.rows import plain_words
 from arc_refinery.config import Sandbox
 from arc_refinery.domains.domain import Split
-from arc_refinery.errors import InputError
-from arc_refinery.models.hub import FETCH_FIRST
 from arc_refinery.records.tool_use import Question
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.grading.domains import domain_of, question_of, subject_of
@@ -19,8 +17,6 @@ def questions_of(
     settings: Questions, split: Split, sandbox: Sandbox | None = None, left_out: Counter[str] | None = None
 ) -> Iterator[Question]:
     """Yield the questions of a set, with the ids `<set>/<row>`; `left_out` counts by reason what gives no question."""
-    if getattr(settings, "source", "") == "hub":
-        raise InputError(f"{settings.name}: {FETCH_FIRST}")
     domain = domain_of(settings.domain)
     tasks = domain.all_of_set(settings, Counter() if left_out is None else left_out, sandbox or Sandbox(), split)
     for question in (question_of(domain, task) for task in tasks):

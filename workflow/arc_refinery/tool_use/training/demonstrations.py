@@ -85,7 +85,7 @@ def _trial_turns(code: str, example: str, tools: Toolbox) -> list[ChatMessage] |
         return None
     return [
         *called(f"I try the function: {example}", tool, arguments, result.text),
-        assistant("That is what the test expects."),
+        assistant("That is right."),
     ]
 
 

