@@ -118,7 +118,7 @@ class Compared(Experiment, Generic[AnyArm]):
 
     @property
     def evaluated_sets(self) -> Sequence[Any]:
-        """The sets that the arms are compared on; each has `name`, `validation`, `caveats` and `note`."""
+        """The sets that the arms are compared on; each has `name`, `validation`, `caveats`, `note`, `completed`."""
         raise NotImplementedError
 
     @property

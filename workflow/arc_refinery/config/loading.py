@@ -84,12 +84,12 @@ def domain_sources(domain: str) -> list[Path]:
 
 def experiment_class(kind: str, domain: str) -> Any:
     """Load the class of the experiments of a kind; those of refining depend on the domain. Raises `ConfigError`."""
-    base: type[Experiment]
     if kind == "refining":
-        key, value, named, own = "domain", domain, "refining.config.RowsExperiment", domain_part(domain, EXPERIMENT)
-        base = part(kind, "config:Refining")
+        key, value, named = "domain", domain, "refining.config.RowsExperiment"
+        own, base = domain_part(domain, EXPERIMENT), part(kind, "config:Refining")
     else:
-        key, value, named, own, base = "kind", kind, "config.Experiment", part(kind, EXPERIMENT), Experiment
+        key, value, named = "kind", kind, "config.Experiment"
+        own, base = part(kind, EXPERIMENT), Experiment
     if not isinstance(own, type) or not issubclass(own, base) or key not in own.model_fields:
         raise ConfigError(
             f"{key} is {value}, but its {EXPERIMENT} is not a subclass of arc_refinery.{named} (docs/development.md)"
