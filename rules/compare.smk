@@ -7,6 +7,7 @@ rule compare:
     output:
         markdown="results/compare.md",
         html="results/compare.html",
+        pictures=multiext("results/compare", ".png", ".svg"),
     log:
         "logs/compare.log",
     benchmark:

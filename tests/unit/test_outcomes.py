@@ -248,7 +248,7 @@ def test_repetitions_of_an_arm_are_one_line_with_a_band(monkeypatch: pytest.Monk
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     seeds = plots.Curve([curve(0.1, 0.2), curve(0.3, 0.6)], (1,), estimate([[0.0, 1.0], [1.0, 1.0]]))
     alone = plots.Curve([curve(0.2, 0.3)], (), estimate([[0.0, 1.0]]))
-    plots.budget_plot({"trained": seeds, "alone": alone}, "tokens", "title", Path("unused.png"))
+    plots.budget_plot({"title": {"trained": seeds, "alone": alone}}, "tokens", Path("unused.png"))
     (axes,) = figures[0].axes
     mean, dot, other, _ = (np.column_stack(line.get_data()).tolist() for line in axes.lines)
     assert mean == [[0.01, 20], [0.02, 40]] and dot == [[0.01, 20]] and other == [[0.01, 20], [0.02, 30]]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from messages import Wording
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.sides import read_sides
 from arc_refinery.records.tool_use import Question
+from arc_refinery.reporting import plots
 from arc_refinery.reporting.compare import comparison
 
 # pass@1 of ANSWERS by question
@@ -102,3 +104,22 @@ def test_two_kinds_are_compared_at_equal_generated_tokens_too(demo: Path, tmp_pa
     assert "  - At equal generated tokens: +50.0 [" in text
     assert " points. Unlimited, they generate 60 and 21 per task.\n" in text
     assert "At equal generated tokens" not in compared(f"{demo}:untrained", f"{demo}:trained")
+
+
+def test_a_picture_has_the_curve_of_each_arm_of_two_kinds(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    content = settings({"independent": [{"n_predictions": 2}]}, "refined")
+    content["evaluation"]["sets"][0]["name"] = "sums"
+    _, refined = finished(tmp_path, content, {"turn1": {"0": "wS", "1": "ww", "9": "SS"}}, "019")
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append((figure, path)))
+    sides = read_sides([f"{refined}:independent", f"{demo}:untrained", f"{demo}:trained"])
+    page = comparison(sides, (), tmp_path / "page.png")
+    ((figure, path),) = drawn
+    (axes,) = figure.axes
+    assert path == tmp_path / "page.png" and "](page.png)" in page
+    assert "(n = 2)" in axes.get_title(loc="left")  # 0 and 1 are the tasks that all sides have
+    names = ["refined: independent", "by-hand: untrained", "by-hand: trained"]
+    assert sorted(text.get_text().split("\n")[0] for text in axes.texts) == sorted(names)
+    first, untrained, trained = (line.get_ydata() for line in axes.lines[::2])
+    assert list(first) == [25.0, 50.0]  # one of two attempts at task 0 is right
+    assert (untrained[-1], trained[-1]) == (50.0, 100.0)

@@ -208,6 +208,7 @@ def test_experiments_are_set_side_by_side(finished: Checkout):
     done = finished.snakemake("compare", "--cores", "1", "--configfile", config)
     assert done.returncode == 0, done.stderr
     text = (results / "compare.md").read_text()
+    assert "](compare.png)" in text and (results / "compare.png").stat().st_size > 5000
     assert text.count("| `results/other` | `refine-trained` |") == 2  # sets
     assert "<title>Comparison of results/other, results/small</title>" in (results / "compare.html").read_text()
     shutil.rmtree(results / "other")

@@ -75,16 +75,13 @@ class Compare(Command):
     runs: config.Line | None = None  # of files: column that names the run, such as its seed; default: all are of one
     side: config.Line | None = None  # of files: column that names the side; default: each file is one
     where: tuple[str, ...] = ()  # of files: <column>=<value>, which rows must have
-    # write to this Markdown file instead; the HTML file gets the same name, and files of scores a picture
+    # write to this Markdown file instead; the HTML file and a picture get the same name
     output: Path | None = None
 
     def writes(self) -> Outputs:
-        from arc_refinery.evaluation.score_files import is_score_file
-
         if self.output is None:
             return {"output": []}
-        drawn = picture(self.output.with_suffix(".png")) if any(map(is_score_file, self.sides)) else []
-        return {"output": [*report(self.output, "Comparison"), *drawn]}
+        return {"output": [*report(self.output, "Comparison"), *picture(self.output.with_suffix(".png"))]}
 
     def run(self) -> None:
         from arc_refinery.evaluation.score_files import is_score_file
@@ -110,7 +107,11 @@ class Compare(Command):
         for text in self.sides:
             if Path(text).is_file():
                 raise InputError(f"{text}: is not a folder of results; files of scores end in {', '.join(SUFFIXES)}")
-        return comparison(read_sides(self.sides), self.set)
+        return comparison(read_sides(self.sides), self.set, self._picture)
+
+    @property
+    def _picture(self) -> Path | None:
+        return self.output.with_suffix(".png") if self.output else None
 
     def _scores(self) -> str:
         from arc_refinery.evaluation.score_files import ScoreColumns, is_score_file
@@ -127,8 +128,7 @@ class Compare(Command):
             raise InputError(f"--where is {wrong[0]}; expected <column>=<value>, such as filter=strict-match")
         chosen = tuple((column, value) for column, _, value in where)
         columns = ScoreColumns(self.task or "", self.score or "", self.runs or "", self.side or "", chosen)
-        drawn = self.output.with_suffix(".png") if self.output else None
-        return scores_page([_files(text) for text in self.sides], columns, drawn)
+        return scores_page([_files(text) for text in self.sides], columns, self._picture)
 
 
 def _files(text: str) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ Of a tool-use experiment with `training.seeds: [0, 1]` and the arms `untrained` 
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import accumulate, product
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import Field, model_validator
@@ -43,6 +43,11 @@ class BaseArm(Strict):
     def budget(self) -> int:
         """Attempts per task."""
         return sum(turn.n_predictions for turn in self.turns)
+
+    @property
+    def turn_ends(self) -> tuple[int, ...]:
+        """Attempts per task after each turn but the last."""
+        return tuple(accumulate(turn.n_predictions for turn in self.turns[:-1]))
 
     @property
     def is_control(self) -> bool:

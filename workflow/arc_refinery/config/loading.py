@@ -90,7 +90,7 @@ def experiment_class(kind: str, domain: str) -> Any:
     else:
         key, value, named = "kind", kind, "config.Experiment"
         own, base = part(kind, EXPERIMENT), Experiment
-    if not isinstance(own, type) or not issubclass(own, base) or key not in own.model_fields:
+    if not isinstance(own, type) or not issubclass(own, base) or key not in getattr(own, "model_fields", ()):
         raise ConfigError(
             f"{key} is {value}, but its {EXPERIMENT} is not a subclass of arc_refinery.{named} (docs/development.md)"
         )

@@ -10,9 +10,10 @@ use, are paired by their ids: each kind has its own prompts, and may grade in it
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ import pandas as pd
 
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.attempts import TABLE, Results, tasks_in_all
+from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
 from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, by_training, match_runs, sets_to_compare
-from arc_refinery.evaluation.statistics import Comparison, compare, solved_within, spent_tokens
+from arc_refinery.evaluation.statistics import Comparison, budget_curve, compare, solved_within, spent_tokens
 from arc_refinery.reporting.export import exported
 from arc_refinery.reporting.kind import reported
 from arc_refinery.reporting.markdown import (
@@ -31,6 +33,7 @@ from arc_refinery.reporting.markdown import (
     columns_explained,
     columns_table,
     difference_text,
+    estimate_text,
     listed,
     markdown_table,
     percent,
@@ -40,7 +43,9 @@ from arc_refinery.reporting.markdown import (
     supported_text,
     verdict_sentence,
 )
+from arc_refinery.reporting.plots import Curve, budget_plot
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
+from arc_refinery.reporting.publish import plot_style
 from arc_refinery.reporting.summary import VALIDATION
 from arc_refinery.reporting.tables import COMPARISON, PairedMetric
 from arc_refinery.reporting.training_curves import Log, read_log
@@ -111,8 +116,8 @@ class PairedArms:
     at_equal_tokens: str  # the difference with as many generated tokens for both; only of two kinds
 
 
-def comparison(sides: Sequence[Side], wanted: Sequence[str]) -> str:
-    """Compare sides on the wanted sets, by default on all that several have."""
+def comparison(sides: Sequence[Side], wanted: Sequence[str], picture: Path | None = None) -> str:
+    """Compare sides on the wanted sets, by default on all that several have; write a picture, if wanted."""
     for first, second in combinations(sides, 2):
         arms_to_pair(first, second)  # raises before anything is loaded
     experiments = list({side.folder.resolve(): side for side in sides}.values())
@@ -121,9 +126,11 @@ def comparison(sides: Sequence[Side], wanted: Sequence[str]) -> str:
         (side, [name for name in side.sets if not any(name in other.sets for other in sides if other is not side)])
         for side in sides
     ]
+    loaded = {name: _read([side for side in sides if name in side.sets], name) for name in sets}
     blocks = [
         f"# Comparison of {', '.join(side.title for side in sides)}",
-        *(block for name in sets for block in _set_section([side for side in sides if name in side.sets], name)),
+        *(_drawn(loaded, picture) if picture else []),
+        *(block for name in sets for block in _set_section(loaded[name], name)),
         *(f"Not compared, because only {side.title} has it: {listed(names)}." for side, names in alone if names),
         "## Columns",
         EXPLAINED,
@@ -161,16 +168,49 @@ def _repetition(first: Side, second: Side, sets: Sequence[str]) -> list[str]:
     return ["## Repetition", explained, markdown_table(header, rows)]
 
 
-def _set_section(sides: Sequence[Side], name: str) -> list[str]:
-    """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
+def _read(sides: Sequence[Side], name: str) -> list[SideResults]:
     are_mixed = len({side.experiment.kind for side in sides}) > 1
-    loaded = [SideResults.read(side, name, arms_to_show(side, sides), are_mixed) for side in sides]
+    return [SideResults.read(side, name, arms_to_show(side, sides), are_mixed) for side in sides]
+
+
+def _drawn(loaded: Mapping[str, Sequence[SideResults]], picture: Path) -> list[str]:
+    """Draw tasks solved against tokens, a panel per set, on the tasks that all its sides have; return its blocks."""
+    panels = {}
+    for name, sides in loaded.items():
+        task_ids = [task_id for task_id in sides[0].results.tasks if all(task_id in of.results.tasks for of in sides)]
+        curves = dict(_curves(sides, task_ids)) if task_ids else {}
+        panels[f"Tasks solved on {name} (n = {len(task_ids)})"] = curves
+    with plot_style():
+        budget_plot(panels, "tokens", picture)
+    seen = "; ".join(
+        f"{title}: {', '.join(f'{arm} {estimate_text(curve.solved)}' for arm, curve in curves.items())}"
+        for title, curves in panels.items()
+    )
+    return [f"![{seen}]({picture.name})", "Share of tasks solved after each attempt, on the tasks that all sides have."]
+
+
+def _curves(sides: Sequence[SideResults], task_ids: Sequence[str]) -> Iterator[tuple[str, Curve]]:
+    is_one = len({loaded.side.folder for loaded in sides}) == 1
+    for loaded in sides:
+        for name, repeated in loaded.metrics.items():
+            arms = loaded.side.experiment.arms_called(name)
+            tables = [
+                budget_curve(loaded.results.attempts_of_arm(arm), task_ids, arm.turns[0].n_predictions, arm.budget)
+                for arm in arms
+            ]
+            solved = estimate(np.array([metrics.loc[list(task_ids), SOLVED] for metrics in repeated], dtype=float))
+            yield name if is_one else f"{loaded.side.folder.name}: {name}", Curve(tables, arms[0].turn_ends, solved)
+
+
+def _set_section(loaded: Sequence[SideResults], name: str) -> list[str]:
+    """Return blocks on a set: the arms of all sides, and the differences between each two sides."""
+    sides = [side_results.side for side_results in loaded]
     task_sets = [entry for side in sides for entry in side.experiment.evaluated_sets if entry.name == name]
     caveats = [
         text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveats) if text
     ]
     header = ["experiment", "arm", "n tasks", "solved", "turn 1", "turn 2", "attempts per task", "tokens per task"]
-    if are_mixed:
+    if len({side.experiment.kind for side in sides}) > 1:
         caveats.append("The sides are of two kinds, and tasks are paired by their ids: prompts and grading may differ.")
     return [
         f"## Set `{name}`",

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -37,19 +38,29 @@ class Curve:
     solved: Estimate  # share solved with the whole budget
 
 
-def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> None:
-    """Draw the share of tasks solved against `x`, a key of `X_LABELS`: one line per arm, with its name at its end.
+def budget_plot(panels: Mapping[str, Mapping[str, Curve]], x: str, path: Path) -> None:
+    """Draw, in a panel per title, the share of tasks solved against `x`, a key of `X_LABELS`: one line per arm.
 
-    The line of a repeated arm is the mean of the repetitions; a band reaches from the lowest to the highest.
+    Its name is at its end. The line of a repeated arm is the mean of the repetitions; a band reaches from the lowest to
+    the highest.
     """
+    labels = [
+        {
+            name: textwrap.fill(f"{name}, mean of {n}" if (n := len(curve.tables)) > 1 else name, MAX_LABEL)
+            for name, curve in curves.items()
+        }
+        for curves in panels.values()
+    ]
+    n_lines = max(sum(text.count("\n") + 2 for text in titles.values()) for titles in labels)
+    figure = Figure(figsize=(5.4, max(3.2, 1.0 + 0.225 * n_lines) * len(panels)), layout="constrained")
+    all_axes = figure.subplots(len(panels), squeeze=False).flat
+    for axes, titles, (title, curves) in zip(all_axes, labels, panels.items(), strict=True):
+        _draw_budget(axes, curves, titles, x, title)
+    save(figure, path)
+
+
+def _draw_budget(axes: Axes, curves: Mapping[str, Curve], titles: Mapping[str, str], x: str, title: str) -> None:
     label, unit = X_LABELS[x]
-    titles = {
-        name: textwrap.fill(f"{name}, mean of {n}" if (n := len(curve.tables)) > 1 else name, MAX_LABEL)
-        for name, curve in curves.items()
-    }
-    n_lines = sum(text.count("\n") + 2 for text in titles.values())
-    figure = Figure(figsize=(5.4, max(3.2, 1.0 + 0.225 * n_lines)), layout="constrained")
-    axes = figure.subplots()
     ends = []
     for (name, curve), color in zip(curves.items(), line_colors(len(curves)), strict=True):
         xs = np.mean([table[x] for table in curve.tables], axis=0) / unit
@@ -66,7 +77,6 @@ def budget_plot(curves: Mapping[str, Curve], x: str, title: str, path: Path) -> 
     axes.xaxis.set_major_locator(MaxNLocator(integer=x == "budget"))
     axes.set_title(title, loc="left")
     label_line_ends(axes, ends)
-    save(figure, path)
 
 
 def outcomes_plot(

@@ -103,7 +103,9 @@ def label_line_ends(axes: Axes, ends: Sequence[LineEnd], fontsize: float = 8.5) 
     figure = axes.get_figure(root=True)
     assert figure is not None
     bottom, top = axes.get_ylim()
-    points_high = 72 * (figure.get_figheight() - 0.7)  # about: without the title and the labels of the x axis
+    spec = axes.get_subplotspec()
+    n_rows = spec.get_gridspec().nrows if spec else 1
+    points_high = 72 * (figure.get_figheight() / n_rows - 0.7)  # about: without the title and the labels of the x axis
     in_order = sorted(ends, key=lambda end: end.y)
     heights = [1.3 * fontsize * (end.text.count("\n") + 1) / points_high for end in in_order]
     middles: list[float] = []

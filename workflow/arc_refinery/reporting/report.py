@@ -199,12 +199,11 @@ def _budget_plot(experiment: Compared[Any], result: EvaluatedSet, x: str, files:
     """Return a plot of tasks solved against attempts (`budget`) or `tokens`, with its caption."""
     name, curves = result.task_set.name, {}
     for arm_name, arms in experiment.repetitions.items():
-        ends = tuple(sum(turn.n_predictions for turn in arms[0].turns[:turn]) for turn in range(1, len(arms[0].turns)))
         solved = estimate(np.array([result.arms[arm.name][SOLVED] for arm in arms], dtype=float))
-        curves[arm_name] = Curve([result.curves[arm.name] for arm in arms], ends, solved)
+        curves[arm_name] = Curve([result.curves[arm.name] for arm in arms], arms[0].turn_ends, solved)
     title = f"Tasks solved on {name} (n = {result.n} {'task' if result.n == 1 else 'tasks'})"
     filename = f"{name}-budget.png" if x == "budget" else f"{name}-budget-tokens.png"
-    plot = files.add(filename, partial(budget_plot, curves, x, title))
+    plot = files.add(filename, partial(budget_plot, {title: curves}, x))
     solved_by = ", ".join(f"{arm_name} {estimate_text(curve.solved)}" for arm_name, curve in curves.items())
     seen = f"{title}, against {'attempts' if x == 'budget' else 'tokens'} per task; with the whole budget: {solved_by}"
     dots = " A dot marks the start of the next turn." if any(curve.turn_ends for curve in curves.values()) else ""
