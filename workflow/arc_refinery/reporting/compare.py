@@ -43,7 +43,7 @@ from arc_refinery.reporting.markdown import (
     supported_text,
     verdict_sentence,
 )
-from arc_refinery.reporting.plots import Curve, budget_plot
+from arc_refinery.reporting.plots import Curve, budget_plot, marks_in_words
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
 from arc_refinery.reporting.publish import plot_style
 from arc_refinery.reporting.summary import VALIDATION
@@ -186,7 +186,9 @@ def _drawn(loaded: Mapping[str, Sequence[SideResults]], picture: Path) -> list[s
         f"{title}: {', '.join(f'{arm} {estimate_text(curve.solved)}' for arm, curve in curves.items())}"
         for title, curves in panels.items()
     )
-    return [f"![{seen}]({picture.name})", "Share of tasks solved after each attempt, on the tasks that all sides have."]
+    marks = marks_in_words(curve for curves in panels.values() for curve in curves.values())
+    on = "on the tasks that all sides have"
+    return [f"![{seen}]({picture.name})", f"Share of tasks solved after each attempt, {on}.{marks}"]
 
 
 def _curves(sides: Sequence[SideResults], task_ids: Sequence[str]) -> Iterator[tuple[str, Curve]]:

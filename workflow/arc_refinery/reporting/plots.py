@@ -1,7 +1,7 @@
 """Plots of arms and turns: tasks solved against budget, outcomes of attempts, pass rates."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,15 @@ def budget_plot(panels: Mapping[str, Mapping[str, Curve]], x: str, path: Path) -
     for axes, titles, (title, curves) in zip(all_axes, labels, panels.items(), strict=True):
         _draw_budget(axes, curves, titles, x, title)
     save(figure, path)
+
+
+def marks_in_words(curves: Iterable[Curve]) -> str:
+    """Return what else a caption says."""
+    curves = list(curves)
+    dots = " A dot marks the start of the next turn." if any(curve.turn_ends for curve in curves) else ""
+    is_repeated = any(len(curve.tables) > 1 for curve in curves)
+    band = " Of repeated arms, the line is the mean, and the band reaches from the lowest to the highest." * is_repeated
+    return dots + band
 
 
 def _draw_budget(axes: Axes, curves: Mapping[str, Curve], titles: Mapping[str, str], x: str, title: str) -> None:

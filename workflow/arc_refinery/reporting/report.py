@@ -30,7 +30,7 @@ from arc_refinery.reporting.markdown import (
     verdict_sentence,
     write_csv,
 )
-from arc_refinery.reporting.plots import Curve, budget_plot
+from arc_refinery.reporting.plots import Curve, budget_plot, marks_in_words
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.summary import EvaluatedSet
 
@@ -206,10 +206,7 @@ def _budget_plot(experiment: Compared[Any], result: EvaluatedSet, x: str, files:
     plot = files.add(filename, partial(budget_plot, {title: curves}, x))
     solved_by = ", ".join(f"{arm_name} {estimate_text(curve.solved)}" for arm_name, curve in curves.items())
     seen = f"{title}, against {'attempts' if x == 'budget' else 'tokens'} per task; with the whole budget: {solved_by}"
-    dots = " A dot marks the start of the next turn." if any(curve.turn_ends for curve in curves.values()) else ""
-    is_repeated = any(len(curve.tables) > 1 for curve in curves.values())
-    band = " Of repeated arms, the line is the mean, and the band reaches from the lowest to the highest." * is_repeated
-    return [f"![{seen}]({plot})", f"Share of tasks solved after each attempt.{dots}{band}"]
+    return [f"![{seen}]({plot})", f"Share of tasks solved after each attempt.{marks_in_words(curves.values())}"]
 
 
 def _solved_lists(result: EvaluatedSet) -> str:
