@@ -21,7 +21,6 @@ import pandas as pd
 
 from arc_refinery.errors import InputError
 from arc_refinery.evaluation.attempts import TABLE, Results, tasks_in_all
-from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import PASS_RATE, SOLVED
 from arc_refinery.evaluation.sides import Side, arms_to_pair, arms_to_show, by_training, match_runs, sets_to_compare
 from arc_refinery.evaluation.statistics import Comparison, budget_curve, compare, solved_within, spent_tokens
@@ -33,7 +32,6 @@ from arc_refinery.reporting.markdown import (
     columns_explained,
     columns_table,
     difference_text,
-    estimate_text,
     listed,
     markdown_table,
     percent,
@@ -43,7 +41,7 @@ from arc_refinery.reporting.markdown import (
     supported_text,
     verdict_sentence,
 )
-from arc_refinery.reporting.plots import Curve, budget_plot, marks_in_words
+from arc_refinery.reporting.plots import Curve, budget_plot, marks_in_words, solved_in_words
 from arc_refinery.reporting.provenance import NO_RESULT, result_settings
 from arc_refinery.reporting.publish import plot_style
 from arc_refinery.reporting.summary import VALIDATION
@@ -127,10 +125,11 @@ def comparison(sides: Sequence[Side], wanted: Sequence[str], picture: Path | Non
         for side in sides
     ]
     loaded = {name: _read([side for side in sides if name in side.sets], name) for name in sets}
+    sections = [block for name in sets for block in _set_section(loaded[name], name)]  # refuses tasks that differ
     blocks = [
         f"# Comparison of {', '.join(side.title for side in sides)}",
         *(_drawn(loaded, picture) if picture else []),
-        *(block for name in sets for block in _set_section(loaded[name], name)),
+        *sections,
         *(f"Not compared, because only {side.title} has it: {listed(names)}." for side, names in alone if names),
         "## Columns",
         EXPLAINED,
@@ -169,23 +168,24 @@ def _repetition(first: Side, second: Side, sets: Sequence[str]) -> list[str]:
 
 
 def _read(sides: Sequence[Side], name: str) -> list[SideResults]:
-    are_mixed = len({side.experiment.kind for side in sides}) > 1
-    return [SideResults.read(side, name, arms_to_show(side, sides), are_mixed) for side in sides]
+    return [SideResults.read(side, name, arms_to_show(side, sides), _are_mixed(sides)) for side in sides]
+
+
+def _are_mixed(sides: Sequence[Side]) -> bool:
+    return len({side.experiment.kind for side in sides}) > 1
 
 
 def _drawn(loaded: Mapping[str, Sequence[SideResults]], picture: Path) -> list[str]:
     """Draw tasks solved against tokens, a panel per set, on the tasks that all its sides have; return its blocks."""
     panels = {}
     for name, sides in loaded.items():
-        task_ids = [task_id for task_id in sides[0].results.tasks if all(task_id in of.results.tasks for of in sides)]
+        tables = [table for side in sides for repeated in side.metrics.values() for table in repeated]
+        task_ids = tasks_in_all(tables, sides[0].results.task_ids)
         curves = dict(_curves(sides, task_ids)) if task_ids else {}
         panels[f"Tasks solved on {name} (n = {len(task_ids)})"] = curves
     with plot_style():
         budget_plot(panels, "tokens", picture)
-    seen = "; ".join(
-        f"{title}: {', '.join(f'{arm} {estimate_text(curve.solved)}' for arm, curve in curves.items())}"
-        for title, curves in panels.items()
-    )
+    seen = "; ".join(f"{title}: {solved_in_words(curves)}" for title, curves in panels.items())
     marks = marks_in_words(curve for curves in panels.values() for curve in curves.values())
     on = "on the tasks that all sides have"
     return [f"![{seen}]({picture.name})", f"Share of tasks solved after each attempt, {on}.{marks}"]
@@ -200,8 +200,8 @@ def _curves(sides: Sequence[SideResults], task_ids: Sequence[str]) -> Iterator[t
                 budget_curve(loaded.results.attempts_of_arm(arm), task_ids, arm.turns[0].n_predictions, arm.budget)
                 for arm in arms
             ]
-            solved = estimate(np.array([metrics.loc[list(task_ids), SOLVED] for metrics in repeated], dtype=float))
-            yield name if is_one else f"{loaded.side.folder.name}: {name}", Curve(tables, arms[0].turn_ends, solved)
+            title = name if is_one else f"{loaded.side.folder.name}: {name}"
+            yield title, Curve.of(arms, tables, (metrics.loc[list(task_ids)] for metrics in repeated))
 
 
 def _set_section(loaded: Sequence[SideResults], name: str) -> list[str]:
@@ -212,7 +212,7 @@ def _set_section(loaded: Sequence[SideResults], name: str) -> list[str]:
         text for task_set in task_sets for text in (VALIDATION if task_set.validation else "", task_set.caveats) if text
     ]
     header = ["experiment", "arm", "n tasks", "solved", "turn 1", "turn 2", "attempts per task", "tokens per task"]
-    if len({side.experiment.kind for side in sides}) > 1:
+    if _are_mixed(sides):
         caveats.append("The sides are of two kinds, and tasks are paired by their ids: prompts and grading may differ.")
     return [
         f"## Set `{name}`",

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from arc_refinery.evaluation.intervals import Estimate
+from arc_refinery.config.arms import BaseArm
+from arc_refinery.evaluation.intervals import Estimate, estimate
+from arc_refinery.evaluation.metrics import SOLVED
 from arc_refinery.reporting.markdown import estimate_text
 from arc_refinery.reporting.publish import LineEnd, label_line_ends, line_colors, save
 
@@ -37,6 +39,11 @@ class Curve:
     turn_ends: tuple[int, ...]  # budget after each turn but the last
     solved: Estimate  # share solved with the whole budget
 
+    @classmethod
+    def of(cls, arms: Sequence[BaseArm], tables: Sequence[pd.DataFrame], metrics: Iterable[pd.DataFrame]) -> Self:
+        """Return the curve of an arm's repetitions; `metrics`: `per_task` of each."""
+        return cls(tables, arms[0].turn_ends, estimate(np.array([table[SOLVED] for table in metrics], dtype=float)))
+
 
 def budget_plot(panels: Mapping[str, Mapping[str, Curve]], x: str, path: Path) -> None:
     """Draw, in a panel per title, the share of tasks solved against `x`, a key of `X_LABELS`: one line per arm.
@@ -57,6 +64,10 @@ def budget_plot(panels: Mapping[str, Mapping[str, Curve]], x: str, path: Path) -
     for axes, titles, (title, curves) in zip(all_axes, labels, panels.items(), strict=True):
         _draw_budget(axes, curves, titles, x, title)
     save(figure, path)
+
+
+def solved_in_words(curves: Mapping[str, Curve]) -> str:
+    return ", ".join(f"{arm} {estimate_text(curve.solved)}" for arm, curve in curves.items())
 
 
 def marks_in_words(curves: Iterable[Curve]) -> str:

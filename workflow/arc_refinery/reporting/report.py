@@ -10,12 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from arc_refinery.config import Compared
 from arc_refinery.evaluation.attempts import turns_of
-from arc_refinery.evaluation.intervals import estimate
 from arc_refinery.evaluation.metrics import SOLVED, counted, names
 from arc_refinery.evaluation.statistics import budget_curve, correct
 from arc_refinery.reporting import outcomes, over_steps, provenance, reading, registration, summary, tables, training
@@ -23,14 +21,13 @@ from arc_refinery.reporting.kind import Reported, reported
 from arc_refinery.reporting.markdown import (
     at_a_glance,
     columns_table,
-    estimate_text,
     folded,
     folded_section,
     listed,
     verdict_sentence,
     write_csv,
 )
-from arc_refinery.reporting.plots import Curve, budget_plot, marks_in_words
+from arc_refinery.reporting.plots import Curve, budget_plot, marks_in_words, solved_in_words
 from arc_refinery.reporting.publish import Attachments, publish
 from arc_refinery.reporting.summary import EvaluatedSet
 
@@ -199,13 +196,13 @@ def _budget_plot(experiment: Compared[Any], result: EvaluatedSet, x: str, files:
     """Return a plot of tasks solved against attempts (`budget`) or `tokens`, with its caption."""
     name, curves = result.task_set.name, {}
     for arm_name, arms in experiment.repetitions.items():
-        solved = estimate(np.array([result.arms[arm.name][SOLVED] for arm in arms], dtype=float))
-        curves[arm_name] = Curve([result.curves[arm.name] for arm in arms], arms[0].turn_ends, solved)
+        tables, metrics = ([by_arm[arm.name] for arm in arms] for by_arm in (result.curves, result.arms))
+        curves[arm_name] = Curve.of(arms, tables, metrics)
     title = f"Tasks solved on {name} (n = {result.n} {'task' if result.n == 1 else 'tasks'})"
     filename = f"{name}-budget.png" if x == "budget" else f"{name}-budget-tokens.png"
     plot = files.add(filename, partial(budget_plot, {title: curves}, x))
-    solved_by = ", ".join(f"{arm_name} {estimate_text(curve.solved)}" for arm_name, curve in curves.items())
-    seen = f"{title}, against {'attempts' if x == 'budget' else 'tokens'} per task; with the whole budget: {solved_by}"
+    against = "attempts" if x == "budget" else "tokens"
+    seen = f"{title}, against {against} per task; with the whole budget: {solved_in_words(curves)}"
     return [f"![{seen}]({plot})", f"Share of tasks solved after each attempt.{marks_in_words(curves.values())}"]
 
 
