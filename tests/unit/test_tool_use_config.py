@@ -132,7 +132,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "misspelt key of the domain": (lambda c: train(c, level=[1]), "data.train.0.level data.train.0.levels"),
     "shards of training questions": (lambda c: train(c, shards=2), "data train.0.shards"),
     "no domain": (lambda c: c["data"]["train"][0].pop("domain"), "data.train.0.domain missing"),
-    "domain that is no name": (lambda c: train(c, domain=["gsm8k"]), "data.train.0.domain text"),
+    "domain that is a list": (lambda c: train(c, domain=["gsm8k"]), "data.train.0.domain text"),
     "domain that nobody has": (lambda c: train(c, domain="gsm9"), "data.train.0.domain gsm9 arc, code, gsm8k"),
     "earlier name of n_tasks": (lambda c: train(c, n_questions=3), "data.train.0.n_questions `n_tasks`"),
     "earlier name of domain": (

@@ -82,6 +82,10 @@ class Strict(BaseModel):
             raise ValueError(f"is {str(value).lower()}; expected a number or a text, not true or false")
         return value
 
+    def not_default(self, *keys: str) -> list[str]:
+        """Return those of the keys that differ from their defaults."""
+        return [key for key in keys if getattr(self, key) != type(self).model_fields[key].default]
+
 
 def _allows(annotation: Any, kind: type) -> bool:
     """Return whether values of a kind fit into an annotation, at any depth."""

@@ -24,7 +24,7 @@ _Kind = TypeVar("_Kind", bound=Experiment)
 KINDS = {"refining": "arc_refinery.refining", "tool-use": "arc_refinery.tool_use"}  # packages of the built-in kinds
 # Packages of what experiments are about
 DOMAINS = {name: f"arc_refinery.domains.{name}" for name in ("arc", "code", "gsm8k", "text")}
-EXPERIMENT = "config:Experiment"  # of a package of either sort
+EXPERIMENT = "config:Experiment"  # packages of both sorts have it
 
 
 @overload

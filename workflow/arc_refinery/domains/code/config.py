@@ -63,7 +63,7 @@ class Rows(RowsFile):
     @model_validator(mode="after")
     def _generated_rows_are_pairs(self) -> Self:
         if self.source != "two-rules":
-            if self.seed != type(self).model_fields["seed"].default:
+            if self.not_default("seed"):
                 raise ValueError("seed belongs to the source `two-rules`; remove it")
             return self
         if not self.n_tasks:

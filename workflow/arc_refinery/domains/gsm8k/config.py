@@ -37,8 +37,7 @@ class TaskSet(RowsSet):
     def _the_source_has_the_keys(self) -> Self:
         if self.source == "generator" and self.n_tasks is None:
             raise ValueError("n_tasks is missing: the generator needs the number to make")
-        changed = [key for key in ("levels", "seed") if getattr(self, key) != type(self).model_fields[key].default]
-        if changed and self.source != "generator":
+        if self.source != "generator" and (changed := self.not_default("levels", "seed")):
             raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
         return self
 

