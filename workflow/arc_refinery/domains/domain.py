@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, 
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,7 @@ from arc_refinery.evaluation.metrics import PASS_RATE, PROGRAMS, SOLVED, Metric
 from arc_refinery.grades import REWARDS, Grade
 from arc_refinery.models.chat import Message
 from arc_refinery.models.hub import FETCH_FIRST
+from arc_refinery.refining.config import Split
 from arc_refinery.rows import is_numbered, numbered, read_rows, row_id
 from arc_refinery.sandbox import Executor, Status
 
@@ -47,9 +48,6 @@ logger = logging.getLogger(__name__)
 NOT_SHOWN = dict.fromkeys(
     ("choices", "options", "context", "passage"), "the question does not show it; add it to its text"
 )
-
-
-Split = Literal["train", "heldout"]  # of a generator's tasks
 
 
 class Question(NamedTuple):

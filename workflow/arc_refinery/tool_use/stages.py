@@ -25,11 +25,11 @@ from arc_refinery.config import (
     Share,
     marked,
 )
-from arc_refinery.domains.domain import Split
 from arc_refinery.errors import InputError
 from arc_refinery.files import content_hash
 from arc_refinery.outputs import Writes, records_file
 from arc_refinery.records import Conversation, Question
+from arc_refinery.refining.config import Split
 from arc_refinery.sandbox import Executor
 from arc_refinery.stages import Adapter, Checkpoints, Curves, Files, Measurements
 from arc_refinery.tool_use.calls.formats import CALL_FORMAT, CallFormat

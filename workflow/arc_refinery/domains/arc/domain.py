@@ -38,11 +38,12 @@ from arc_refinery.domains.arc.prompts import (
 from arc_refinery.domains.arc.prompts.learning import tasks_of_rows
 from arc_refinery.domains.arc.records import Attempt, Outputs, Prompt, ShownTask, Verdict, View
 from arc_refinery.domains.arc.report import words
-from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result, Split
+from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result
 from arc_refinery.domains.prompts import extract_code, has_closed_code
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.programs import likeness
 from arc_refinery.records import RecordError
+from arc_refinery.refining.config import Split
 from arc_refinery.reporting.markdown import folded_section
 from arc_refinery.sandbox import Executor, Program, Status
 
@@ -74,6 +75,12 @@ def first_turn_in(
 
 def _is_generated(task: Task) -> bool:
     return task.origin.startswith("generated")
+
+
+def _own_program(task: Task) -> str | None:
+    """Return the task's own program, as the model should write it; None if it has none."""
+    bare = _is_generated(task)  # in pretraining, such programs had no comment on their concepts
+    return transform_program(task.source, bare)
 
 
 def _is_right(shown: ShownTask, grade: Grade, index: int) -> bool:
@@ -262,11 +269,11 @@ class Domain(domain.Domain):
         return puzzles.outputs_text(task)
 
     def final_answer(self, task: Task) -> str | None:
-        program = transform_program(task.source, _is_generated(task))
+        program = _own_program(task)
         return f"```python\n{program}\n```" if program else None
 
     def trial(self, task: Task) -> tuple[str, str] | None:
-        program = transform_program(task.source, _is_generated(task))
+        program = _own_program(task)
         return (f"{program}\n\n{puzzles.TRIAL}", puzzles.TRIAL) if program else None
 
     # Metrics
@@ -339,8 +346,7 @@ class Domain(domain.Domain):
             nonlocal n_tasks
             for task in tasks:
                 n_tasks += 1
-                bare = _is_generated(task)  # in pretraining, such programs had no comment on their concepts
-                program = transform_program(task.source, bare)
+                program = _own_program(task)
                 text = program and completed_answer(program, wording.assistant_prefix)
                 if text:
                     executed.append((task, text))

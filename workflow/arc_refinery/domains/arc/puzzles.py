@@ -92,7 +92,7 @@ def to_json(task: Task) -> str:
 
 def from_json(text: str) -> Task:
     known = json.loads(text)
-    pairs = {side: tuple(Pair(as_grid(one["input"]), as_grid(one["output"])) for one in known[side]) for side in SIDES}
+    pairs = {side: tuple(map(_pair, known[side])) for side in SIDES}
     return Task(**known | pairs)
 
 
@@ -106,7 +106,7 @@ def grades_of(answers: Sequence[Answer], executor: Executor) -> Iterator[PuzzleG
     """Yield the grades of answers: by a program's outputs for the tests, or the grids of an answer without one."""
     programs = [program_of(answer.text) for answer in answers]
     outcomes = executor.run(
-        Program("", program, tuple(pair.input for pair in (*answer.subject.test, *answer.subject.hidden)))
+        Program("", program, tuple(pair.input for pair in _run_on(answer.subject)))
         for program, answer in zip(programs, answers, strict=True)
         if program is not None
     )
@@ -118,8 +118,13 @@ def grades_of(answers: Sequence[Answer], executor: Executor) -> Iterator[PuzzleG
             yield PuzzleGrade(str(Status.ok) if shown else NO_CODE, "", shown, is_right(outputs, tests))
         else:
             outcome = next(outcomes)
-            asked = (*tests, *answer.subject.hidden)
-            yield PuzzleGrade(str(outcome.status), outcome.error, program, is_right(outcome.outputs, asked))
+            right = is_right(outcome.outputs, _run_on(answer.subject))
+            yield PuzzleGrade(str(outcome.status), outcome.error, program, right)
+
+
+def _run_on(task: Task) -> tuple[Pair, ...]:
+    """Return the pairs that a program has to be right on."""
+    return task.test + task.hidden
 
 
 def program_of(answer: str) -> str | None:
@@ -156,6 +161,10 @@ def outputs_text(task: Task) -> str:
 
 def _listed(pair: Pair) -> dict[str, Any]:
     return {"input": pair.input.tolist(), "output": pair.output.tolist()}
+
+
+def _pair(listed: dict[str, Any]) -> Pair:
+    return Pair(as_grid(listed["input"]), as_grid(listed["output"]))
 
 
 def _rows(grid: Grid) -> str:

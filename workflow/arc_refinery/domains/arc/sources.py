@@ -21,14 +21,15 @@ from arc_refinery.arc.tasks import Problem, ProblemSplit, Task
 from arc_refinery.barc.rows import row_blocks
 from arc_refinery.barc.tasks import tasks_from_problems, tasks_of_rows
 from arc_refinery.domains.arc.config import DIFFICULTY, Problems, TaskSet
-from arc_refinery.domains.domain import LeftOut, Split
+from arc_refinery.domains.domain import LeftOut
 from arc_refinery.errors import InputError
 from arc_refinery.models.hub import FETCH_FIRST
+from arc_refinery.refining.config import Split
 
 GENERATED_EXAMPLES = 5
 REVEALABLE_PAIRS = 2  # train pairs on which the two rules of a pair of tasks differ
 MAX_AHEAD = 8  # blocks of rows in memory
-MAX_CELLS = 4500  # of a generated task, over all grids
+MAX_CELLS: int = Problems.model_fields["max_cells"].default
 MAX_DRAWN = 100  # problems for each task
 SPLITS: dict[Split, ProblemSplit] = {"train": "pretraining", "heldout": "heldout"}
 S = TypeVar("S")

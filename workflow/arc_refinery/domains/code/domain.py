@@ -21,10 +21,11 @@ from arc_refinery.domains.code.config import FORMS, PLAIN, REWARDS, TEXTS, Probl
 from arc_refinery.domains.code.grading import FAILURES_TO_REFINE, CodeGrade, Prompt, Verdict, usable_tasks
 from arc_refinery.domains.code.tasks import CodeTask, LeftOutRows, described
 from arc_refinery.domains.code.wording import Wording, load_wording, save_wording
-from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result, Split
+from arc_refinery.domains.domain import Answer, GradedAttempt, LeftOut, Question, Result
 from arc_refinery.evaluation.metrics import Metric
 from arc_refinery.programs import after_thought, last_program
 from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining.config import Split
 from arc_refinery.sandbox import Executor, Status
 
 

@@ -22,13 +22,14 @@ from arc_refinery.asserts.rows import plain_words
 from arc_refinery.calculator import CalculatorError, calculate
 from arc_refinery.config import Sandbox
 from arc_refinery.domains import domain
-from arc_refinery.domains.domain import NOT_SHOWN, Answer, Question, Split
+from arc_refinery.domains.domain import NOT_SHOWN, Answer, Question
 from arc_refinery.domains.gsm8k.config import TaskSet
 from arc_refinery.domains.gsm8k.generator import gsm8k_row
 from arc_refinery.errors import InputError
 from arc_refinery.models.chat import Message
 from arc_refinery.programs import after_thought
 from arc_refinery.records.refining import NO_CODE
+from arc_refinery.refining.config import Split
 from arc_refinery.rows import text_field
 from arc_refinery.sandbox import Executor, Status
 from arc_refinery.seeding import stream_seed

@@ -6,11 +6,10 @@ that no held-out text is ever in a training set, for any seeds.
 
 import hashlib
 import random
-from typing import Literal
 
+from arc_refinery.refining.config.tasks import Split
 from arc_refinery.seeding import stream_seed
 
-ProblemSplit = Literal["train", "heldout"]
 LEVELS = (1, 2, 3)  # difficulty
 
 _HELD_OUT_ONE_IN = 8
@@ -26,7 +25,7 @@ THINGS = "apples beads books bottles bricks cards coins eggs nails pencils plant
 ASKING = ("What is {}?", "Compute {}.", "Calculate {}.", "How much is {}?")
 
 
-def gsm8k_row(level: int, split: ProblemSplit, seed: int, index: int) -> dict[str, str]:
+def gsm8k_row(level: int, split: Split, seed: int, index: int) -> dict[str, str]:
     """Return a problem: `question`; `answer` with one line per step, its calculation marked, and `#### number`."""
     rng = random.Random(stream_seed(seed, "gsm8k", level, split, index))
     steps, digits, stories = _DIFFICULTIES[level]
@@ -37,7 +36,7 @@ def gsm8k_row(level: int, split: ProblemSplit, seed: int, index: int) -> dict[st
             return {"question": question, "answer": "\n".join([*lines, f"#### {value}"])}
 
 
-def split_of(text: str) -> ProblemSplit:
+def split_of(text: str) -> Split:
     """Return the split of a question, by its text alone: one in eight is held out."""
     is_held_out = int(hashlib.sha256(text.encode()).hexdigest(), 16) % _HELD_OUT_ONE_IN == 0
     return "heldout" if is_held_out else "train"

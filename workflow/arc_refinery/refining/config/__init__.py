@@ -5,5 +5,5 @@ from arc_refinery.refining.config.experiment import BROKEN_BRANCH, Refining, is_
 from arc_refinery.refining.config.rewards import AttemptTerm
 from arc_refinery.refining.config.rows import RowsExperiment, RowsSet
 from arc_refinery.refining.config.sampling import History, PromptedModel, Refinement, Sampling
-from arc_refinery.refining.config.tasks import Parts, Problems, TaskSet
+from arc_refinery.refining.config.tasks import Parts, Problems, Split, TaskSet
 from arc_refinery.refining.config.training import Demonstrations, Grpo, PromptChoice, Sft, Training

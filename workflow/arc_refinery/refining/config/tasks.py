@@ -1,6 +1,6 @@
 """Tasks: the source of the training tasks, the parts they are dealt into, evaluation sets."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -8,6 +8,8 @@ from arc_refinery.config.base import REPORT, TUNING, Name, PositiveInt, Strict, 
 from arc_refinery.config.experiment import Experiment, Wanted
 from arc_refinery.config.sampling import RowsFile
 from arc_refinery.models.hub import Download
+
+Split = Literal["train", "heldout"]  # which tasks a generator makes
 
 
 class Problems(RowsFile):
@@ -50,7 +52,7 @@ class TaskSet(Strict):
 
     @property
     def caveats(self) -> str:
-        """What the report prints next to the set's results."""
+        """Texts that the report prints next to the set's results."""
         return self.caveat
 
     @property

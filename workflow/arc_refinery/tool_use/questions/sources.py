@@ -7,8 +7,8 @@ from typing import Any
 
 from arc_refinery.asserts.rows import plain_words
 from arc_refinery.config import Sandbox
-from arc_refinery.domains.domain import Split
 from arc_refinery.records.tool_use import Question
+from arc_refinery.refining.config import Split
 from arc_refinery.tool_use.config import Questions
 from arc_refinery.tool_use.grading.domains import domain_of, question_of, subject_of
 
