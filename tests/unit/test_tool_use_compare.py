@@ -81,9 +81,11 @@ def test_two_experiments_share_their_common_questions_whatever_their_order(
 
 def test_another_question_of_the_same_id_is_refused(demo: Path, tmp_path: Path, wording: Wording):
     changed = [QUESTIONS[0], make_question(QUESTIONS[1].question_id, QUESTIONS[1].text, "5"), QUESTIONS[2]]
+    other = another(tmp_path / "changed", changed)
     with pytest.raises(InputError, match=r" sums/1 of sums ") as raised:
-        compared(demo, another(tmp_path / "changed", changed))
+        comparison(read_sides([str(demo), str(other)]), (), tmp_path / "page.png")
     wording(raised.value)
+    assert not (tmp_path / "page.png").exists()
 
 
 def test_two_kinds_have_to_share_a_set(demo: Path, tmp_path: Path, wording: Wording):
